@@ -166,7 +166,7 @@ def _typed(columns: Sequence[Any], fields: Iterable[pa.Field]) -> pa.Table:
     found = []
     for column in columns:
         text = pa.types.is_dictionary(column.type) and pa.types.is_string(column.type.value_type)
-        found.append(column if text else dictionary_free(column))
+        found.append(column if text and not column.dictionary.null_count else dictionary_free(column))
     return pa.table(found, pa.schema([f.with_type(c.type) for f, c in zip(fields, found, strict=True)]))
 
 

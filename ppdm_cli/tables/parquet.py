@@ -40,7 +40,7 @@ _WHOLE = re.compile(r"0|-?[1-9][0-9]{0,17}")
 SPARK_KEY = b"org.apache.spark.sql.parquet.row.metadata"
 LEAST_UNPACKED, MOST_UNPACKED = 64 << 20, 64
 """A row group may unpack to so many bytes, and to so many times the size of its file more."""
-MOST_BY_HAND = 1 << 8
+MOST_BY_HAND = 1 << 7
 """With more columns, row groups have so few rows that pyarrow writes them as fast."""
 
 

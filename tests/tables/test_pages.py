@@ -286,12 +286,13 @@ def file_of(batch: pa.RecordBatch, kind: pa.DataType, nullable: bool = True) -> 
     ("entries", "indices"),
     [
         (["a", "b", "a"], [0, 1, 2] * 9),
+        (["a", None], [0, 1] * 9),
         ([1.5, 1.5], [0, 1] * 9),
         ([0.5, 1.5, 2.5], [0, 2]),
         ([], [None, None]),
         (list(range(70_000)), [0, 69_999] * 70_001),
     ],
-    ids=["twice", "number twice", "few rows", "empty", "many"],
+    ids=["twice", "null", "number twice", "few rows", "empty", "many"],
 )
 def test_pyarrow_writes_dictionaries_that_are_no_domains(
     entries: list[Any], indices: list[Any], monkeypatch: pytest.MonkeyPatch
