@@ -34,8 +34,8 @@ def unpaired(sidecar: Sidecar) -> str:
     """Return the next step where the rows of a release and its original do not belong together."""
     privacy = sidecar.privacy
     if privacy is not UNSET and privacy.shuffled:
-        alone = f"leave out {argument('truth')}, or shuffle the original first and perturb that"
-        return f"the release is shuffled: {alone}"
+        unless = f"unless you have the {argument('rows_taken', 'FILE')} of that run"
+        return f"the release is shuffled: leave out {argument('truth')}, {unless}"
     of_person = privacy is not UNSET and privacy.unit == "person"
     return OWN + f", and add {argument('rows_taken', 'FILE')} of that run" * of_person
 

@@ -162,7 +162,7 @@ def entropy_command(
         shares = None if prior is None else [float(p) for p in options.numbers(prior, "--prior 0.7,0.3")]
         done = entropies.entropy(release, gamma=gammas, bins=sizes, prior=shares, **settings)
     return Report(
-        figures=lambda: {"rows": done.rows},
+        figures=lambda: {"rows": done.rows, "sentences": done.unprotected},
         show=lambda: None if in_file else _show(done),
         fill=lambda table: entropies.fill_entropies(done.rows, done.sidecar, table),
         draw=lambda picture: pictures.draw_entropy(done.rows, picture),
@@ -224,7 +224,11 @@ def _for_record(asked: dict[str, Any]) -> Report:
         show.say(out, done.sentences)
 
     return Report(
-        figures=lambda: {"rows": done.rows, "plan": done.plan, "sentences": done.sentences},
+        figures=lambda: {
+            "rows": done.rows,
+            "plan": done.plan,
+            "sentences": [*done.unprotected, *done.sentences],
+        },
         show=print_designs,
         fill=fill,
     )

@@ -105,7 +105,8 @@ away too much. Memory: constant; with --id, 8 bytes a record; with --person, 16.
 @click.option("--rows-per-person", type=int, metavar="m", help="See --person.")
 @file_option(
     "--rows-taken",
-    help="With --person: a private file of the rows that are published, for --truth of attack and estimate.",
+    help="With --person or --shuffle: a private file of the rows that are published, for --truth of attack "
+    "and estimate.",
 )
 @click.option(
     "--bins",

@@ -113,6 +113,8 @@ class Writing(Generic[Told]):
     check: Callable[[], int]
     """What is called when all is written: it raises, or says how many records there are."""
     shuffled: bool = False
+    places: list[np.ndarray] | None = None
+    """Where each row goes, in the order of the rows read, for an owner who asks for a list."""
 
 
 class Engine(Protocol):
@@ -174,6 +176,8 @@ class Engine(Protocol):
                         yield made.rows
                     else:
                         shuffler.add(made.rows, made.places)
+                        if writing.places is not None:
+                            writing.places.append(made.places)
                 if shuffler is not None:
                     yield from shuffler.batches()
 

@@ -13,6 +13,8 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+import numpy as np
+
 from ppdm_cli import files
 from ppdm_cli.display import Displayed
 from ppdm_cli.domain import Representative
@@ -266,7 +268,8 @@ def perturb(
     people : str, optional
         Whom the release is about, in words of your own.
     rows_taken : str or Path, optional
-        With `person`: a private file of the rows that are published, by which `truth` finds them.
+        With `person` or `shuffle`: a private file of the rows that are published, in the release's order, by
+        which `truth` finds them.
     sidecar : str or Path, optional
         Where the sidecar goes; beside the output otherwise.
     force : bool, default False
@@ -294,11 +297,12 @@ def perturb(
         asked, reading = asked_of(plan, earlier, given, key, copies, id)
         table = opened_original(data, reading, from_, asked, earlier)
         targets = [destination(stack, n, sidecar, force, to) for n in _names(output, copies, sidecar, table)]
-        if rows_taken is not None and (asked.person is None or OPENING.get() is not None):
+        if rows_taken is not None and (not (asked.person or asked.shuffle) or OPENING.get() is not None):
+            those = f"{argument('person')} or {argument('shuffle', True)}"
             raise UsageError(
                 "rows-taken-without-person",
-                f"{argument('rows_taken')} lists the rows that {argument('person')} takes, on one machine",
-                f"remove {argument('rows_taken')}: without {argument('person')} every row is published",
+                f"{argument('rows_taken')} lists rows as {those} publishes them, on one machine",
+                f"remove {argument('rows_taken')}",
             )
         listing = None
         if rows_taken is not None:
@@ -308,16 +312,18 @@ def perturb(
         rows = None if table.rows is None else table.rows - left_out
         made = sidecars_of(task.plan, asked, key, id, copies, rows)
         entering.check(made[0])
-        filled = []
+        filled, places = [], list[np.ndarray]()
         for number, (target, one) in enumerate(zip(targets, made, strict=True), 1):
             work = task.for_copy(number)
             checks = InputChecks(table, work.plan, asked, left_out, bool(clip), earlier is not None, copies)
-            writing = Writing(target, work.schema, one, checks.merge, checks.judge, bool(asked.shuffle))
+            places = []
+            noted = None if listing is None else places
+            writing = Writing(target, work.schema, one, checks.merge, checks.judge, bool(asked.shuffle), noted)
             done = write(table, work, writing, columns=work.columns, doing="perturbing")
             assert done is not None
             filled.append(done)
         if listing is not None:
-            listing.put(rows_taken_text(filled[0], checks.checks.rows + left_out, out))
+            listing.put(rows_taken_text(filled[0], checks.checks.rows + left_out, out, places))
             kept.append(listing)
         entering.enter(filled[0])
         commit(*kept, *targets)

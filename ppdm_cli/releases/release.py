@@ -158,9 +158,13 @@ def other_rows(original: int, release: int) -> MismatchError:
     )
 
 
-def rows_taken_text(sidecar: Sidecar, rows: int, out: np.ndarray) -> bytes:
-    """Return which of so many rows of the original a release has, as `open_original` reads it back."""
+def rows_taken_text(sidecar: Sidecar, rows: int, out: np.ndarray, places: Sequence[np.ndarray]) -> bytes:
+    """Return which of so many rows of the original a release has, as `open_original` reads it back.
+
+    Shuffled rows are listed in the order of their `places`.
+    """
     taken = np.delete(np.arange(1, rows + 1), out)
+    taken = taken[np.argsort(np.concatenate(places), kind="stable")] if places else taken
     return f"{_TAKEN}{sidecar.group_id}\n".encode() + b"\n".join(b"%d" % n for n in taken) + b"\n"
 
 
@@ -173,8 +177,9 @@ def _listed(path: Path, sidecar: Sidecar) -> np.ndarray:
     numbers = rest.split()
     whole = all(n.isdigit() and len(n) < _MOST_DIGITS for n in numbers)
     rows = np.array(numbers if whole else [], np.int64) - 1
-    ascending = not (np.diff(rows, prepend=-1) < 1).any()
-    if not (head.startswith(_TAKEN.encode()) and whole and ascending):
+    shuffled = sidecar.privacy is not UNSET and bool(sidecar.privacy.shuffled)
+    each_once = not (np.diff(np.sort(rows) if shuffled else rows, prepend=-1) < 1).any()
+    if not (head.startswith(_TAKEN.encode()) and whole and each_once):
         raise UsageError(
             "not-rows-taken",
             f"{quoted(path)} does not list the rows that a release has",
@@ -190,18 +195,28 @@ def _listed(path: Path, sidecar: Sidecar) -> np.ndarray:
 
 
 class _Taken(WrappedTable):
-    """An original's rows that its release has."""
+    """An original's rows that its release has, in its order; those of a shuffled one are held in memory."""
 
     def __init__(self, table: Table, path: Path, sidecar: Sidecar) -> None:
         super().__init__(table)
         if OPENING.get() is not None:
             what = "the rows that a release has are found on one machine, and not on a cluster"
             raise UsageError("rows-taken-on-cluster", what, f"leave out {argument('engine')}")
-        self._path, self._taken = path, _listed(path, sidecar)
-        self.rows = len(self._taken)
+        self._path, rows = path, _listed(path, sidecar)
+        self._taken, self._order = np.sort(rows), np.argsort(np.argsort(rows))
+        self._shuffled = bool((self._taken != rows).any())
+        self.rows = len(rows)
 
     def partitions(self, columns: Sequence[str] | None = None) -> Iterator[Partition]:
         """Yield the parts; they are loaded here, as only then their rows are known."""
+        parts = self._ascending(columns)
+        if not self._shuffled:
+            yield from parts
+            return
+        held = pa.Table.from_batches([part.load() for part in parts]).take(pa.array(self._order))
+        yield from (Partition(self.name, batch.slice) for batch in held.to_batches(1 << 18))
+
+    def _ascending(self, columns: Sequence[str] | None) -> Iterator[Partition]:
         before = 0
         for file, _, batch in loaded(self._table, columns):
             first, last = np.searchsorted(self._taken, [before, before + batch.num_rows])

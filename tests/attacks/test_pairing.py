@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from pathlib import Path
@@ -145,3 +146,26 @@ def test_rows_taken_find_a_persons_release_in_its_original(tmp_path: Path, ppdm:
     ppdm("estimate", "r.csv", *truth, "--rows-taken", "o.csv", code=2)
     ppdm("perturb", "o.csv", "-o", "x.csv", "--gamma", "9", "--rows-taken", "y", code=2)
     assert not (tmp_path / "y").exists() and not (tmp_path / "x.csv").exists()
+
+
+@pytest.mark.parametrize("person", [True, False])
+@pytest.mark.parametrize("key", [True, False])
+def test_rows_taken_pair_a_shuffled_release_with_its_original(
+    person: bool, key: bool, tmp_path: Path, ppdm: Run
+) -> None:
+    """The list is in the release's order, whatever the coins are addressed by."""
+    rows = pl.int_range(6000)
+    private(6000).with_columns(id=rows, who=rows * 7 % 2500).write_csv(tmp_path / "o.csv")
+    perturbs = ["--gamma", "9", "--keep", "site", "--shuffle", "--rows-taken", "taken"]
+    perturbs += ["--person", "who", "--rows-per-person", "1"] if person else ["--drop", "who"]
+    perturbs += ["--key-file", "key", "--id", "id"] if key else ["--drop", "id"]
+    ppdm("perturb", "o.csv", "-o", "r.csv", *perturbs)
+    numbers = [int(n) - 1 for n in (tmp_path / "taken").read_text().splitlines()[1:]]
+    original, release = pl.read_csv(tmp_path / "o.csv")[numbers], pl.read_csv(tmp_path / "r.csv")
+    assert numbers != sorted(numbers) and len(numbers) == (2500 if person else 6000)
+    assert original["site"].to_list() == release["site"].to_list()
+    truth = ("--truth", "o.csv", "--with", "posterior", "--json")
+    found = json.loads(ppdm("attack", "r.csv", *truth, "--rows-taken", "taken").stdout)["attacks"]
+    sex = next(r for r in found if r["attribute"] == "sex")
+    assert sex["exact"] == pytest.approx(0.9, abs=0.03), "gamma 9 keeps 90% of two values"
+    assert b"--rows-taken FILE" in ppdm("attack", "r.csv", *truth, code=3).stderr

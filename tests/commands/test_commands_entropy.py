@@ -75,6 +75,15 @@ def test_the_table_is_columnar_and_says_what_it_speaks_of(suffix: str, tmp_path:
     assert "evaluated" in ppdm("inspect", name).stdout.decode()
 
 
+def test_a_grid_says_in_json_too_that_a_whole_record_has_no_protection(ppdm: Run) -> None:
+    for asked, said in ((("--gamma", "2,20000"), True), (("--gamma", "2,9"), False)):
+        found = json.loads(ppdm("entropy", *asked, "--bins", "5", "--json").stdout)["sentences"]
+        shown = " ".join(ppdm("entropy", *asked, "--bins", "5").stdout.decode().split())
+        assert bool(found) == said == ("No meaningful protection" in shown) and all(s in shown for s in found)
+    design = ("entropy", "--record-epsilon", "12", "--records", "1000", "--attributes", "3x5", "--json")
+    assert json.loads(ppdm(*design).stdout)["sentences"][0].startswith("No meaningful protection")
+
+
 def test_pictures_are_drawn_and_written_whole_or_not_at_all(tmp_path: Path, ppdm: Run) -> None:
     magic = {"svg": b"<svg", "png": b"\x89PNG", "pdf": b"%PDF", "html": b"<!DOCTYPE html>"}
     grid = rows(ppdm, "--gamma", "2,9", "--bins", "5,10")

@@ -30,6 +30,13 @@ PLANS = {
 
 
 P = "perturb patients.csv -o new.csv"
+ORIGINALS = (
+    "query patients.csv 'select count()'",
+    "reconstruct patients.csv -o new.csv",
+    "attack patients.csv --with posterior",
+    "inspect patients.csv",
+)
+"""What is asked of an original as if it were a release."""
 MISTAKES: dict[str, tuple[int, str]] = {
     # files
     "estimate relese.csv": (1, "'relese.csv' does not exist; did you mean 'release.csv'?"),
@@ -85,13 +92,9 @@ MISTAKES: dict[str, tuple[int, str]] = {
     f"{P} --gamma 9 --drop patient --domain sex=M|W --clip": (1, "declared values that never occur: 'W'"),
     f"{P} --gamma 9 --drop patient --domain smoker=Yes|No": (1, "never occur: 'No', 'Yes'; fix the domain"),
     f"{P} --gamma 9 --drop patient --domain smoker=yes|never": (1, "never occur: 'never'"),
-    f"{P} --gamma 9 --drop patient --domain age=0:60": (1, "widen the domain, or add --clip"),
     # releases, originals and their sidecars
+    **dict.fromkeys(ORIGINALS, (3, "perturb it first")),
     "estimate patients.csv": (3, "so it is not a release; perturb it first, or add --sidecar FILE"),
-    "query patients.csv 'select count()'": (3, "perturb it first"),
-    "reconstruct patients.csv -o new.csv": (3, "perturb it first"),
-    "attack patients.csv": (3, "perturb it first"),
-    "inspect patients.csv": (3, "perturb it first"),
     f"{P} --like patients.csv": (3, "name a release that ppdm perturb made"),
     f"{P} --like relese.csv": (1, "'relese.csv' does not exist; did you mean 'release.csv'?"),
     "estimate release.csv --sidecar nothing.json": (1, "the sidecar 'nothing.json' does not exist"),
@@ -100,6 +103,14 @@ MISTAKES: dict[str, tuple[int, str]] = {
     "estimate cut.csv": (3, "'cut.csv' was changed after it was published, or its sidecar is another's;"),
     "reconstruct usable.csv -o new.csv": (3, "is at stage 'reconstructed', not perturbed; use the release"),
     "estimate usable.csv": (3, "use the release that it was made from"),
+    "estimate release.csv release.csv": (2, "name each release once"),
+    "estimate release.csv third.csv": (3, "were not made with one plan: 'age' differs in matrix"),
+    "estimate release.csv --attribute agee": (2, "did you mean 'age'?"),
+    "estimate release.csv --truth release.csv": (3, "has a sidecar: it is not an original"),
+    "estimate release.csv --plan nine.toml": (2, "add --truth ORIGINAL, or leave them out"),
+    "estimate release.csv --rows-taken nine.toml": (2, "add --truth ORIGINAL"),
+    "attack release.csv --truth patients.csv": (3, "the release is shuffled: leave out --truth"),
+    "train-tree release.csv -o tree.json": (2, "add --class COL"),
     # keys
     f"{P} --gamma 9 --id patient --key-file release.csv": (2, "it does not hold 64 hex digits"),
     f"{P} --gamma 9 --id patient --key-file key.txt": (2, "is not a key file"),
@@ -109,6 +120,9 @@ MISTAKES: dict[str, tuple[int, str]] = {
     "query 'select count()' release.csv": (2, "'release.csv' is not a question"),
     "query 'select count()'": (2, "the question comes without a release"),
     "query relese.csv": (2, "'relese.csv' is not a question"),
+    "query release.csv 'select mean(age) group by'": (2, "such as group by sex, or remove it"),
+    "query release.csv 'select mean(age) where age > 41'": (4, "use < or >= with an edge"),
+    "query release.csv 'select age'": (2, "such as mean(age), or move it to group by"),
     # identifiers, rare values, nulls and outliers
     f"{P} --gamma 9": (
         4,
@@ -162,18 +176,6 @@ MISTAKES: dict[str, tuple[int, str]] = {
     f"{P} --gamma 9 --drop patient --domain sex=@sexes": (1, "the domain file 'sexes' does not exist"),
     "perturb release.csv -o new.csv --gamma 9": (4, "is already a release"),
     "perturb patients.csv -o patients.csv --gamma 9 --drop patient": (2, "is also the input; name another"),
-    # what the miner asks
-    "estimate release.csv release.csv": (2, "name each release once"),
-    "estimate release.csv third.csv": (3, "were not made with one plan: 'age' differs in matrix"),
-    "estimate release.csv --attribute agee": (2, "did you mean 'age'?"),
-    "estimate release.csv --truth release.csv": (3, "has a sidecar: it is not an original"),
-    "estimate release.csv --plan nine.toml": (2, "add --truth ORIGINAL, or leave them out"),
-    "estimate release.csv --rows-taken nine.toml": (2, "add --truth ORIGINAL"),
-    "attack release.csv --truth patients.csv": (3, "the release is shuffled: leave out --truth"),
-    "query release.csv 'select mean(age) group by'": (2, "such as group by sex, or remove it"),
-    "query release.csv 'select mean(age) where age > 41'": (4, "use < or >= with an edge"),
-    "query release.csv 'select age'": (2, "such as mean(age), or move it to group by"),
-    "train-tree release.csv -o tree.json": (2, "add --class COL"),
 }
 """What is typed, and its exit code with words of the message: a warning where it is 0."""
 
@@ -223,11 +225,7 @@ BY_HAND = {
     f"{P} --plan key.txt": f"{P} --gamma 9 --drop patient",
     f"{P} --gamma 9 --drop patient --domain smoker=Yes|No": f"{P} --gamma 9 --drop patient --domain smoker=yes|no",
     f"{P} --gamma 9 --drop patient --domain smoker=yes|never": f"{P} --gamma 9 --drop patient --domain smoker=yes|no",
-    "estimate patients.csv": "estimate release.csv",
-    "query patients.csv 'select count()'": "query release.csv 'select count()'",
-    "reconstruct patients.csv -o new.csv": "reconstruct release.csv -o new.csv",
-    "attack patients.csv": "attack release.csv --with posterior",
-    "inspect patients.csv": "inspect release.csv",
+    **{line: line.replace("patients", "release") for line in ("estimate patients.csv", *ORIGINALS)},
     f"{P} --like patients.csv": f"{P} --like release.csv",
     "estimate release.csv --sidecar nothing.json": "estimate release.csv",
     "estimate release.csv --sidecar keeps.toml": "estimate release.csv",
