@@ -45,8 +45,8 @@ def test_a_mistake_is_named_with_a_fix_that_ends_it(line: str, made: Path, tmp_p
 @pytest.mark.parametrize("line", CLICKS)
 def test_what_click_refuses_has_a_fix_to_paste(line: str, made: Path, tmp_path: Path, ppdm: Run) -> None:
     shutil.copytree(made, tmp_path, dirs_exist_ok=True)
-    last = ppdm(*split(line), code=2).stderr.decode().splitlines()[-1]
-    assert CLICKS[line] in last and len(last.split()) <= 30, last
+    (last,) = ppdm(*split(line), code=2).stderr.decode().splitlines()
+    assert CLICKS[line] in last and len(last.split()) <= 32 and last.startswith("ppdm: usage: "), last
     for fix in re.findall(r"Add it: ppdm (.*)", last):
         ppdm(*split(fix), *["--drop", "patient"] * ("perturb" in fix), *["--shuffle"] * ("perturb" in fix))
 

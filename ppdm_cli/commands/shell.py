@@ -93,7 +93,7 @@ def fail(kind: str, what: str, next_step: str, code: int, id: str = "") -> int:
 
 
 def misused(error: click.ClickException, code: int) -> int:
-    """Say what click found wrong with the command line; it quotes arguments."""
+    """Say in one line what click found wrong with the command line; it quotes arguments."""
     context = getattr(error, "ctx", None)
     message = one_line(error.format_message())
     if isinstance(error, click.NoSuchOption) and context is not None:
@@ -104,12 +104,11 @@ def misused(error: click.ClickException, code: int) -> int:
         name = "" if context is None else context.info_name
         typed = shlex.join([*sys.argv[1:], error.param.opts[0], _OUTPUTS.get(name, "result.parquet")])
         message += f" Add it: ppdm {one_line(typed)}"
-    if for_programs():
-        path = "ppdm" if context is None else context.command_path
-        return fail("usage", message, f"see {path} --help", code)
-    error.format_message = lambda: message  # type: ignore[method-assign]
-    error.show()
-    return int(code)
+    path = "ppdm" if context is None else context.command_path
+    hinted = "Did you mean" in message or "Add it:" in message
+    next_step = "" if hinted and not for_programs() else f"see {path} --help"
+    message = message[:1].lower() + (message[1:] if hinted else message[1:].rstrip("."))
+    return fail("usage", message, next_step, code)
 
 
 class Stream:

@@ -177,7 +177,9 @@ def unwritable(path: Path | str, error: OSError) -> DataError:
     if error.errno in (errno.ENOENT, errno.ENOTDIR):
         return DataError("no-folder", f"the folder of {quoted(path)} does not exist", "make it first")
     what = f"{quoted(path)} cannot be written: {error.strerror or 'it failed'}"
-    return DataError("unwritable-file", what, "name a file in a folder that you can write to")
+    large = error.errno == errno.EFBIG
+    step = "raise ulimit -f, or name another disk" if large else "name a file in a folder that you can write to"
+    return DataError("unwritable-file", what, step)
 
 
 def _beside(path: Path) -> Path:

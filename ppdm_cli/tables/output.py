@@ -231,7 +231,7 @@ def _spooled(field: pa.Field, kind: pa.DataType) -> pa.Field:
 
 def _spool_name(folder: Path | None) -> Path:
     """Return where the spool is, for messages."""
-    return folder if folder is not None else Path("the folder for temporary files")
+    return files.TEMPORARY.get() or folder or Path("the folder for temporary files")
 
 
 def _unused(schema: pa.Schema) -> str:
