@@ -10,15 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import log
 
 import numpy as np
 
 from ppdm_cli.arrays import Floats
 from ppdm_cli.joint.attribute_search import CELLS, THRESHOLD, Found, Growing, fitted
-from ppdm_cli.joint.forest import Forest, Marginals, learn_bayes, learn_forests, learn_marginals, spanning
+from ppdm_cli.joint.forest import Forest, learn_bayes, learn_forests, spanning
 from ppdm_cli.joint.given_kept import GivenKept, learn_given_kept
 from ppdm_cli.joint.joint_table import JointTable, picked
+from ppdm_cli.joint.marginals import Marginals, learn_marginals
 from ppdm_cli.joint.model import COIN, Model, alone, table_model
 from ppdm_cli.joint.sample import (
     FOLDS,
@@ -43,6 +43,8 @@ __all__ = [
 
 LEAST = 2.0
 """Nats by which naive Bayes or a forest must make the published labels likelier, over all records."""
+CHOSEN = 4.0
+"""Nats more where records differ in what they reveal: the records that judge have also chosen the strength."""
 ALIKE = 0.05
 """By this share of what it gains may a model be better than a joint table that is still taken.
 
@@ -125,7 +127,7 @@ def learn(sample: Sample, cells: int = CELLS) -> Learnt:
     if any(c.kept for c in sample.channels):
         return _with_kept(sample, cells)
     growing = Growing(sample, cells)
-    marginals = learn_marginals(sample, growing.singles)
+    marginals = learn_marginals(sample)
     simple = [_by_fold("bayes", sample, growing, learn_bayes(sample, m)) for m in marginals]
     candidates = _candidates(sample, growing, marginals, max(simple, key=lambda c: float(np.nansum(c.scores))))
     gains = {c.name: float(np.nanmean(c.scores)) for c in candidates}
@@ -138,7 +140,7 @@ def learn(sample: Sample, cells: int = CELLS) -> Learnt:
     confirmed = [c for c in candidates if _stands_out(c, sample)]
     if confirmed:
         return of(_taken(sample, confirmed))
-    careful = replace(of(simple[0]), confirmed=False) if not (sample.varies or sample.label.kept) else None
+    careful = replace(of(simple[0]), confirmed=False) if not sample.label.kept else None
     return Learnt(sample, "none", None, 0.0, gains, {}, linked, careful)
 
 
@@ -203,8 +205,8 @@ def _stands_out(candidate: Candidate, sample: Sample) -> bool:
     """Return whether labels became likelier than chance makes them; a searched model must show more."""
     gain = float(np.nanmean(candidate.scores))
     least = THRESHOLD if candidate.name == "joint" else LEAST
-    if sample.varies:  # of many attributes one enters by chance
-        least += log(len(sample.channels))
+    if sample.varies:
+        least += CHOSEN
     return gain * sample.records >= least and gain >= _error(candidate.scores)
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from hashlib import blake2b
 from itertools import combinations
 
 import numpy as np
@@ -21,28 +20,17 @@ from ppdm_cli.estimating import (
     Stop,
     Tables,
     forward,
-    maximum_likelihood,
     shares,
 )  # fmt: skip
-from ppdm_cli.joint.attribute_search import Found, fitted, steps_of
+from ppdm_cli.joint.attribute_search import steps_of
 from ppdm_cli.joint.joint_table import Uniform, normalised, picked
+from ppdm_cli.joint.marginals import BATCH_CELLS, Marginals, likelier, most_likely_marginals
 from ppdm_cli.joint.sample import FOLDS, Sample, SubTable
 
 EDGE = 2.0
 """Nats that an edge must be worth."""
-MARGINAL_STEPS = (50, 300)
-"""From equal shares; the end of EM, the most likely distribution, is jagged and cost two points on spambase."""
-TELLING = 4.0
-"""Nats of evidence that an attribute needs to depend on the class, where records differ in what they reveal.
-
-EM stops where held-out labels are most likely. So attributes without a signal gain a little, and a dozen of
-them looked like a signal (docs/papers.md, "No signal").
-"""
-SMOOTH = 0.5
-"""So many records of each class are added, spread evenly over an attribute's values."""
 STOP = Stop(enough=1e-3, patience=2, more=5, most=300)
 PAIR_CELLS = 1 << 16
-BATCH_CELLS = 1 << 21
 ALL_PAIRS_CELLS = 1 << 22
 """Of all pairs and classes together."""
 PAIR_COST = 1 << 9
@@ -185,7 +173,7 @@ def learn_forests(
     `order` has the attributes, those that say most of the class first: when there are too many pairs, the
     last ones have no edges.
     """
-    marginals = _likelier(sample, tried) if len(tried) > 1 else tried[0]
+    marginals = tried[-1] if sample.varies else likelier(sample, tried)
     chosen, folds = _candidates(sample, order), range(FOLDS)
     if not sample.varies:
         fitted = [_pairs(sample, marginals[f], chosen, f, whole=f == 0) for f in folds]
@@ -200,96 +188,16 @@ def learn_forests(
 
     # the records that will judge a forest have no say in its edges
     held = {f: _built(sample, marginals[f], weights([g for g in folds if g != f]), fitted[f][1]) for f in folds}
-    whole = marginals[None] if sample.varies else _likeliest(sample)
+    whole = marginals[None] if sample.varies else most_likely_marginals(sample)
     return _built(sample, whole, weights(folds), wholes), held
 
 
 def learn_bayes(sample: Sample, marginals: Marginals) -> tuple[Forest, dict[int, Forest]]:
     """Return naive Bayes of all records and without each fold; with a kept class all as by class."""
     dealt = not sample.varies
-    whole = _likeliest(sample) if sample.label.kept and dealt else marginals[None]
+    whole = most_likely_marginals(sample) if sample.label.kept and dealt else marginals[None]
     held = {f: replace(_built(sample, marginals[f], {}, {}), dealt=dealt) for f in range(FOLDS)}
     return replace(_built(sample, whole, {}, {}), dealt=dealt), held
-
-
-def _likelier(sample: Sample, tried: Sequence[Marginals]) -> Marginals:
-    """Return the distributions that make held-out records likeliest; spikes take more steps."""
-    label, best = sample.label_matrix, {out: list(found) for out, found in tried[0].items()}
-    known = [sample.shares(c.astype(np.float64)) for c in _seen(sample, [])[1:]]
-    for place, matrix in enumerate(sample.matrices):
-        held, scores = sample.counts([place]), []
-        for marginals in tried:
-            own = [label @ (known[f][:, None] * marginals[f][place]) @ matrix.T for f in range(FOLDS)]
-            scores.append((held * np.log(np.maximum(own, TINY))).sum())
-        for out in best:
-            best[out][place] = tried[int(np.argmax(scores))][out][place]
-    return best
-
-
-def _likeliest(sample: Sample) -> list[Floats]:
-    """Return each attribute's most likely distribution by class, of all records."""
-    counts = [_seen(sample, [p])[0].astype(np.float64) for p in range(len(sample.channels))]
-    matrices = [[sample.label.law, c.law] for c in sample.channels]
-    tables = [maximum_likelihood(c, m) for c, m in zip(counts, matrices, strict=True)]
-    return [np.maximum(shares(t), 1e-9) for t in tables]
-
-
-def _seen(sample: Sample, places: Sequence[int]) -> np.ndarray:
-    """Return the published counts of all records, then of all without each fold."""
-    counts = sample.counts(places)
-    whole = counts.sum(axis=0, keepdims=True)
-    return np.concatenate([whole, whole - counts])
-
-
-def _smoothed(table: Tables, records: int) -> Floats:
-    """Return p(value | class) from shares (..., class, value), with a little more of each value.
-
-    EM ends at zeros, and one zero would outweigh all that other attributes say.
-    """
-    counts = table.astype(np.float64) * records + SMOOTH / table.shape[-1]
-    return np.asarray(counts / counts.sum(axis=-1, keepdims=True))
-
-
-Marginals = dict[int | None, list[Floats]]
-"""The distributions of all attributes within each original class: without each fold, and (None) of all."""
-
-
-def learn_marginals(sample: Sample, singles: Sequence[Found] = ()) -> list[Marginals]:
-    """Return the distributions after each number of steps.
-
-    Attributes of one matrix are estimated together: very many would else take as many minutes. Where records
-    differ in what they reveal they are those that were found of each attribute alone (`singles`).
-    """
-    if sample.varies:
-        of_singles: Marginals = {out: [] for out in (None, *range(FOLDS))}
-        for single in singles:
-            seen, start = sample.sub_tables(single.places), single.tables.mean(axis=0)
-            learnt = fitted(seen, [s.counts.sum(axis=0) for s in seen], start, max(3, single.steps // 4))
-            records = sum(int(s.counts.sum()) for s in seen)
-            for out, found in zip(of_singles, [learnt, *single.tables], strict=True):
-                if single.gain < TELLING:  # alike in all classes
-                    found = np.broadcast_to(found.sum(axis=0), found.shape)
-                of_singles[out].append(_smoothed(found, records))
-        return [of_singles]
-    outs = (None, *range(FOLDS))
-    known = np.stack([sample.shares(c.astype(np.float64)) for c in _seen(sample, [])])
-    alike: dict[tuple[int, int, bytes], list[int]] = {}
-    for place, matrix in enumerate(sample.matrices):
-        alike.setdefault((*matrix.shape, blake2b(matrix.tobytes()).digest()), []).append(place)
-    tried = [{out: [known] * len(sample.matrices) for out in outs} for _ in MARGINAL_STEPS]
-    for (outputs, inputs, _), places in alike.items():
-        most = max(1, BATCH_CELLS // (len(outs) * outputs * sample.classes))
-        for some in (places[i : i + most] for i in range(0, len(places), most)):
-            counts = np.concatenate([_seen(sample, [p]) for p in some])
-            steps = steps_of(sample.sub_tables(some[:1]), [counts[None]])
-            table: Tables = np.tile(known[:, :, None] / inputs, (len(some), 1, inputs))[None]
-            for taken, upto, marginals in zip((0, *MARGINAL_STEPS), MARGINAL_STEPS, tried, strict=False):
-                table = steps(table, upto - taken)
-                shown = _smoothed(table[0], sample.records)
-                for i, place in enumerate(some):
-                    for j, out in enumerate(outs):
-                        marginals[out][place] = shown[i * len(outs) + j]
-    return tried
 
 
 def _built(

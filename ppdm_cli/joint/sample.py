@@ -257,18 +257,22 @@ class Sample:
         return self.label if place == LABEL else self.channels[place]
 
     def shares(self, counts: Floats, place: int = LABEL) -> Floats:
-        """Return the most likely shares of a column's original values, from counts of published codes."""
+        """Return the most likely shares of a column's original values, from counts of published codes.
+
+        Where records differ in what they reveal there may be several rows of counts.
+        """
         channel = self.channel(place)
         if self.varies and not channel.kept:
             own = self.strata.exposures[-1 if place == LABEL else place]
-            law = self.law(place)[: own.withheld]
-            start = np.full((1, law.shape[1]), 1 / law.shape[1])
-            counts = Steps(Part([law], shares(counts[None, : len(law)])))(start, LABEL_STEPS)[0]
+            law, rows = self.law(place)[: own.withheld], np.atleast_2d(counts)
+            start = np.full((len(rows), law.shape[1]), 1 / law.shape[1])
+            found = Steps(Part([law], shares(rows[:, : len(law)], 1)))(start, LABEL_STEPS)
+            counts = found.reshape(*counts.shape[:-1], -1)
         elif not channel.kept:
             likeliest = shares(maximum_likelihood(counts, [channel.law])[None])[0]
             counts = _shrunk(likeliest, self.law(place), counts) if place == LABEL else likeliest
         raised = np.maximum(counts, 1e-9)
-        return np.asarray(raised / raised.sum())
+        return np.asarray(raised / raised.sum(axis=-1, keepdims=True))
 
 
 def _shrunk(likeliest: Floats, matrix: Floats, counts: Floats) -> Floats:

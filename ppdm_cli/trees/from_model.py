@@ -151,7 +151,7 @@ class ModelTrees:
         """Return trees between which draws of all records are dealt, or the one that imitates them."""
         trees = int(self.wanted.trees)
         copies = max(1, min(trees, MOST_DEALT // max(self._sample.records, 1)))
-        records = replace(self._drawn(model, without, copies)[0], weights=None)
+        records = replace(self._drawn(model, without, copies)[1], weights=None)
         order = generator().permutation(records.rows)
         grown = ensemble(records, np.array_split(order, trees), self._in_ensembles)
         if self.wanted.distil:
@@ -182,7 +182,7 @@ class ModelTrees:
         ended = landed(records, grown, _by_class(records, classes))
         if self._imitates:
             grown.counts = totalled(grown, ended.copy())
-        if without is None:
+        if without is None and not self._sample.varies:
             # the same numbers draw from each model: what differs is what the records without a fold say
             held = (self._drawn(m, f, min(HELD_DRAWS, self._copies))[0] for f, m in self._learnt.held.items())
             others = (landed(r, grown, _by_class(r, classes)) for r in held)

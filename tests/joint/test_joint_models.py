@@ -22,11 +22,11 @@ from ppdm_cli import perturb, train_tree
 from ppdm_cli.channels.band import Band
 from ppdm_cli.channels.gamma_diagonal import GammaDiagonal
 from ppdm_cli.estimating import Part, Steps, forward, shares
-from ppdm_cli.joint import MOST_CHANNELS, Forest, JointTable, Model, read
-from ppdm_cli.joint import forest as joint_forest
+from ppdm_cli.joint import MOST_CHANNELS, Forest, JointTable, Model, marginals, read
 from ppdm_cli.joint.attribute_search import STOP, class_likelihood, steps_of
-from ppdm_cli.joint.forest import Branch, learn_forests, learn_marginals
+from ppdm_cli.joint.forest import Branch, learn_forests
 from ppdm_cli.joint.joint_table import picked
+from ppdm_cli.joint.marginals import learn_marginals
 from ppdm_cli.releases import axis_of, open_release, open_releases
 from ppdm_cli.trees.from_release import label_of
 from tests.chances import LEVEL, chi_square
@@ -255,14 +255,14 @@ def test_attributes_of_one_matrix_are_learnt_at_once_each_as_alone(keep: list[st
     sample = read(table, sidecar, label_of(sidecar, None))
     calls: list[int] = []
     monkeypatch.setattr(
-        joint_forest, "steps_of", lambda s, counts: calls.append(len(counts[0][0])) or steps_of(s, counts)
+        marginals, "steps_of", lambda s, counts: calls.append(len(counts[0][0])) or steps_of(s, counts)
     )
-    found = learn_marginals(sample, [])
+    found = learn_marginals(sample)
     matrices = {(m.shape, m.tobytes()) for m in sample.matrices}
     assert len(calls) == len(matrices) and sum(calls) == 5 * len(sample.matrices)
     for place in range(len(sample.channels)):
         alone = sample.only([place])
-        for steps, after in zip(found, learn_marginals(alone, []), strict=True):
+        for steps, after in zip(found, learn_marginals(alone), strict=True):
             assert all(np.array_equal(steps[out][place], after[out][0]) for out in steps)
 
 
