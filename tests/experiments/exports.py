@@ -44,6 +44,8 @@ HEADERS = {
 """What columns are called in German, English, French and Spanish."""
 FORBIDDEN = {"id", "person", "name", "first", "mail", "phone", "street", "prose"}
 ODD = ("k.A.", "-9", "unbekannt", "n/a", "unknown", "inconnu", "desconocido", "nicht erhoben", "fehlt", "s/o")
+ODD_WORDS = ("k.A.", "n/a", "unknown", "unbekannt", "-")
+"""What stands for no value in text too."""
 SYLLABLES = re.findall(
     r"\w+", "ba be bor da del ei fa gan hu jo ka kel la len mar mei na nor pe ral schu ta ter vi"
 )
@@ -103,6 +105,11 @@ def made(seed: int) -> Export:
             for row in rng.choice(rows, max(1, round(0.005 * rows)), replace=False):
                 column.cells[row] = str(rng.choice(spellings))
             odd.add(name)
+    words = np.random.default_rng([2027, seed])
+    for name in [n for n, c in columns.items() if c.kind in ("ward", "sex", "flag") and words.random() < 0.2]:
+        for row in words.choice(rows, max(1, round(0.02 * rows)), replace=False):
+            columns[name].cells[row] = str(words.choice(ODD_WORDS))
+        odd.add(name)
     file = io.StringIO(newline="")
     quoting = csv.QUOTE_ALL if rng.random() < 0.2 else csv.QUOTE_MINIMAL
     writer = csv.writer(
