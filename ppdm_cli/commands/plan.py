@@ -37,8 +37,10 @@ Memory: constant, but for some values' hashes and blocks of rows of each column.
 @click.option(
     "-i", "--interactive", is_flag=True, help="Ask each question of the plan, and show what answers cost."
 )
-@click.option("--record-epsilon", type=float, metavar="E", help="A budget for the record; else a question.")
-@click.option("--gamma", metavar="G", help="Instead: the amplification of each attribute.")
+@click.option(
+    "--record-epsilon", type=float, metavar="E", help="A budget for the whole record; else a question."
+)
+@click.option("--gamma", metavar="G", help="Instead, for experiments: the amplification of each attribute.")
 @click.option("--rho1", type=float, metavar="P", help="With --rho2, instead of gamma: see ppdm perturb.")
 @click.option("--rho2", type=float, metavar="P", help="See --rho1.")
 @click.option("--person", metavar="COL", help="The column that says whose a record is; '' for none.")

@@ -442,8 +442,8 @@ def _sentences(
         lines.append(f"Digits that begin with zeros stay text: {', '.join(padded)}.")
     for one in (a for a in found if a.repeats):
         lines.append(
-            f"{one.name} repeats: {one.repeats:.3g} records for each value on average. Gamma protects one "
-            f"record. If {one.name} identifies persons, answer person in the plan with {quoted(one.name)}."
+            f"{one.name} repeats: {one.repeats:.3g} records for each value on average. The budget is for "
+            f"one record. If {one.name} identifies persons, answer person in the plan with {quoted(one.name)}."
         )
     skewed = [a.name for a in found if a.full is not None and a.settings.get("domain") == QUESTION]
     if skewed:

@@ -389,15 +389,13 @@ def written_plan(
         *(f"{k} = {v}" for k, v in privacy.items()),
     ]
     if not privacy:
-        why = "how much a record reveals, such as 2; or gamma for each attribute"
+        why = "how much a whole record may reveal, such as 2"
         lines.append(f"record_epsilon = {as_toml(QUESTION)}  # {why}")
     if "person" in settled or any(a.repeats for a in found):
         person, rows = settled.get("person", QUESTION), settled.get("rows_per_person", 1)
         lines.append(f'person = {as_toml(person)}  # the column that says whose a record is; or "" for none')
         if person:
-            lines.append(
-                f"rows_per_person = {rows}  # the most rows of a person; the promise is gamma to that power"
-            )
+            lines.append(f"rows_per_person = {rows}  # the most rows of a person: the budget counts for each")
     lines += [f"{k} = {as_toml(settled.get(k, v))}  # {why}" for k, (v, why) in _HEAD.items()]
     lines.append(
         f"shuffle = {as_toml(settled.get('shuffle', shuffle))}  # true if the order of the rows reveals values"
