@@ -33,7 +33,7 @@ def test_a_made_export_reaches_a_release_by_two_commands_and_three_answers(seed:
 
 def test_the_made_exports_find_a_name_that_is_published(tmp_path: Path) -> None:
     """The test of the test: the truth about a name is told to be a ward."""
-    there = made(3)
+    there = made(5)
     name = next(n for n, c in there.columns.items() if c.kind == "ward")
     hidden = there.columns[name].__class__("name", there.columns[name].cells, "")
     lied = type(there)(there.data, there.columns | {name: hidden}, there.odd)
