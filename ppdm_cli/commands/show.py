@@ -12,7 +12,7 @@ from operator import itemgetter
 from threading import Timer
 from typing import TYPE_CHECKING, Any, Literal
 
-from rich.cells import cell_len
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.text import Text
 
@@ -76,14 +76,12 @@ def table(out: Console, title: str, columns: Sequence[str], rows: Sequence[Seque
     heads = [list(line) for line in zip(*([""] * (high - len(t)) + t for t in broken), strict=True)]
     widths = [max(map(cell_len, column)) for column in zip(*heads, *cells, strict=True)]
     out.print(Text(one_line(title)), soft_wrap=True)
-    for i, line in enumerate([*heads, *cells]):
+    for number, line in enumerate([*heads, *cells]):
         padded = [
-            cell + " " * room if j in texts else " " * room + cell
-            for j, cell in enumerate(line)
-            for room in [widths[j] - cell_len(cell)]
+            set_cell_size(cell, width) if i in texts else " " * (width - cell_len(cell)) + cell
+            for i, (cell, width) in enumerate(zip(line, widths, strict=True))
         ]
-        row = Text((" " * gap).join(padded).rstrip(), style="bold" * (i < high))
-        out.print(row, crop=False, soft_wrap=True)
+        out.print(Text((" " * gap).join(padded).rstrip(), style="bold" * (number < high)), soft_wrap=True)
 
 
 def cell_text(cell: object) -> str:

@@ -177,11 +177,13 @@ def without_questions(plan: Mapping[str, Any]) -> dict[str, Any]:
     found = {k: v for k, v in plan.items() if v != QUESTION}
     if isinstance(own := found.get("attributes"), Mapping):
         found["attributes"] = {n: _answered_by_data(w) if isinstance(w, Mapping) else w for n, w in own.items()}
-    if isinstance(csv := found.get("csv"), Mapping):
-        tables = {t: w for t, w in csv.items() if isinstance(w, Mapping)}
-        closed = {t: {n: v for n, v in w.items() if v != QUESTION} for t, w in tables.items()}
-        found["csv"] = {**csv, **closed}
-    return found
+    return found | {"csv": _closed(csv)} if isinstance(csv := found.get("csv"), Mapping) else found
+
+
+def _closed(csv: Mapping[str, Any]) -> dict[str, Any]:
+    """Return how a CSV is read without what a plan leaves open."""
+    tables = {t: w for t, w in csv.items() if isinstance(w, Mapping)}
+    return {**csv, **{t: {n: v for n, v in w.items() if v != QUESTION} for t, w in tables.items()}}
 
 
 def settled_plan(earlier: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
@@ -192,12 +194,9 @@ def settled_plan(earlier: Mapping[str, Any], given: Mapping[str, Any]) -> dict[s
     found = {k: v for k, v in earlier.items() if v != QUESTION}
     if _PRIVACY & {*given}:
         found = {k: v for k, v in found.items() if k not in (*_PRIVACY, "rho2")}
-    csv = {t: dict(w) if isinstance(w, Mapping) else w for t, w in found.get("csv", {}).items()}
-    unsure = [n for n, answer in _items(csv.get("odd")) if answer != NULL]
+    unsure = [n for n, answer in _items(found.get("csv", {}).get("odd")) if answer != NULL]
+    csv = _closed(found.get("csv", {}))
     csv["null_of"] = {n: v for n, v in _items(csv.get("null_of")) if n not in unsure}
-    csv = {
-        t: {n: v for n, v in w.items() if v != QUESTION} if isinstance(w, dict) else w for t, w in csv.items()
-    }
     for table, answers in given.get("csv", {}).items():
         csv[table] = {**csv.get(table, {}), **answers}
     aside = {n for key in ("keep", "drop") for n in given.get(key, ())} | {given.get("person")}

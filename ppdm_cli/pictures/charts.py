@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from msgspec.structs import replace as replaced
 
 from ppdm_cli.display import percent
 from ppdm_cli.errors import DataError, UsageError, argument, missing_package, one_line, quoted
@@ -106,15 +105,14 @@ def distributions(frame: pl.DataFrame, level: float = 0.95, by: str | None = Non
     by : str, optional
         The class that its rows are of.
     """
-    alt, rows = altair(), msgspec.convert(frame.to_dicts(), list[CountRow])
-    scales = {
-        name: sum(r.estimate for r in own) / max(sum(r.observed for r in own), 1.0)
-        for name in {r.attribute for r in rows}
-        for own in [[r for r in rows if r.attribute == name]]
-    }
-    partly = any(s > 1.001 for s in scales.values())
+    import polars as pl
+
+    alt = altair()
+    scale = (pl.sum("estimate") / pl.sum("observed").clip(1)).over("attribute")
+    partly = bool(frame.select((scale > 1.001).any()).item())
+    rows = msgspec.convert(frame.with_columns(pl.col("observed") * scale).to_dicts(), list[CountRow])
     panels: dict[str, list[CountRow]] = {}
-    for row in (replaced(r, observed=r.observed * scales[r.attribute]) for r in rows):
+    for row in rows:
         title = row.attribute + (f" where {by or 'class'} is {row.class_}" if row.class_ is not None else "")
         panels.setdefault(title, []).append(row)
     named = {"observed": "observed, scaled to all records"} if partly else {}

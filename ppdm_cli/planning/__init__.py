@@ -340,7 +340,7 @@ def _read_as_text(
     comma = options.decimal == "," or any(
         2 * c.counts["comma"] > c.counts["cells"] + c.counts["point"] for c in cells.values()
     )
-    declared = _typed(csv)
+    declared: Mapping[str, Any] = csv.types
     types = {n: written(c, comma, nulls, declared.get(n), csv.formats.get(n, ())) for n, c in cells.items()}
     types |= {n: replace(types[n], nulls=(*types[n].nulls, *v)) for n, v in csv.nulls_of.items() if n in types}
     types |= {n: w.answered(csv.odd_cells(n)) for n, w in types.items() if w.odd or n in csv.odd}
@@ -354,10 +354,6 @@ def _read_as_text(
         }
     )
     return dialect, types, options
-
-
-def _typed(csv: CsvOptions) -> dict[str, pa.DataType]:
-    return {n: t for n, t in csv.types.items() if isinstance(t, pa.DataType)}
 
 
 def _readable(column: pa.Field) -> bool:
