@@ -112,7 +112,7 @@ def estimate_command(release: tuple[Path, ...], joint: str | None, in_file: bool
         figures=lambda: _figures(done),
         show=lambda: _show(done, in_file),
         fill=lambda table: fill_estimated(done, table),
-        draw=lambda picture: pictures.draw_distributions(done.frame, picture, done.coverage.level, by),
+        draw=lambda picture: pictures.distributions(done.frame, done.coverage.level, by).save(picture),
     )
 
 

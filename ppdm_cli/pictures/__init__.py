@@ -4,20 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ppdm_cli.pictures.charts import (
-    distributions,
-    draw_attacks,
-    draw_distributions,
-    draw_entropy,
-    open_picture,
-)
+from ppdm_cli.pictures.charts import distributions, draw_attacks, draw_entropy, open_picture
 
 if TYPE_CHECKING:
     from ppdm_cli.planning import Proposal
 
-__all__ = [
-    "distributions", "draw_attacks", "draw_distributions", "draw_entropy", "explorer_page", "open_picture",
-]  # fmt: skip
+__all__ = ["distributions", "draw_attacks", "draw_entropy", "explorer_page", "open_picture"]
 
 
 def explorer_page(done: Proposal) -> bytes:

@@ -1,7 +1,7 @@
 """Charts for `--plot`, each legible at the width of a page, in files of SVG, PNG, PDF or stand-alone HTML.
 
-`draw_distributions` for estimate, `draw_attacks` for attack; `draw_entropy` for entropy. `distributions` is
-for a notebook. Neither a browser nor a network is needed.
+`distributions` for estimate and notebooks, `draw_attacks` for attack; `draw_entropy` for entropy. Neither a
+browser nor a network is needed.
 """
 
 from __future__ import annotations
@@ -82,12 +82,8 @@ class Picture:
 
         return _drawn(vl_convert, _shown_in(self.chart.to_dict()), "png")
 
-
-def draw_distributions(
-    frame: pl.DataFrame, target: PendingFile, level: float = 0.95, by: str | None = None
-) -> None:
-    """Draw what `distributions` shows into a file."""
-    save(distributions(frame, level, by).chart, target)
+    def save(self, target: PendingFile) -> None:
+        save(self.chart, target)
 
 
 def distributions(frame: pl.DataFrame, level: float = 0.95, by: str | None = None) -> Picture:

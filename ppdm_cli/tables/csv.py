@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from ppdm_cli import dtypes
-from ppdm_cli.errors import DataError, RefusedError, argument, counted, quoted, unknown_column
+from ppdm_cli.errors import DataError, RefusedError, counted, quoted, unknown_column
 from ppdm_cli.tables import csv_records
 from ppdm_cli.tables.base import (
     Partition,
@@ -37,7 +37,7 @@ from ppdm_cli.tables.base import (
     other_table,
     workers,
 )
-from ppdm_cli.tables.csv_options import COMMA, CsvOptions, other_type
+from ppdm_cli.tables.csv_options import COMMA, CsvOptions, other_encoding, other_type
 from ppdm_cli.tables.csv_records import (
     LOOKED_AT,
     PAIR_UP,
@@ -146,12 +146,7 @@ class _Parser:
             return DataError("invalid-csv", what, "check its delimiter and its quotes")
         name, row = self.names[int(place[1])], int(place[2] or 1) - 1
         if "UTF8" in message:
-            return RowTrouble(
-                row,
-                "wrong-encoding",
-                f"the column {quoted(name)} is not in {self.options.encoding} there",
-                f"add {argument('encoding', 'cp1252')}, or cp850 for a file of DOS",
-            )
+            return RowTrouble(row, *other_encoding(f"the column {quoted(name)}", self.options))
         return other_type(row, name, types.get(name))
 
     def load(self, block: bytes, schema: pa.Schema) -> pa.RecordBatch:
@@ -235,11 +230,8 @@ class CsvTable(Table):
             read = ""
             if isinstance(error, UnicodeDecodeError):
                 read = error.object[: error.start].decode(error.encoding, "replace")
-            raise DataError(
-                "wrong-encoding",
-                f"line {lines + read.count(chr(10)) + 1} of {quoted(label)} is not in {self._options.encoding}",
-                f"add {argument('encoding', 'cp1252')}, or cp850 for a file of DOS",
-            ) from None
+            line = f"line {lines + read.count(chr(10)) + 1} of {quoted(label)}"
+            raise DataError(*other_encoding(line, self._options)) from None
         except (OSError, EOFError, zlib.error):
             raise DataError(
                 "damaged-csv",

@@ -212,6 +212,12 @@ def other_type(row: int, name: str, kind: pa.DataType | None) -> RowTrouble:
     )
 
 
+def other_encoding(what: str, options: CsvOptions) -> tuple[str, str, str]:
+    """Return an error's id, words and next step, for text that is not in the encoding."""
+    step = f"add {argument('encoding', 'cp1252')}, or cp850 for a file of DOS"
+    return "wrong-encoding", f"{what} is not in {options.encoding}", step
+
+
 def dates(text: pa.Array, formats: Sequence[str]) -> pa.Array:
     """Return instants in seconds by the first format that fits each cell; null where none does."""
     found = pa.nulls(len(text), pa.timestamp("s"))

@@ -21,7 +21,7 @@ from typing import IO
 import numpy as np
 
 from ppdm_cli.errors import DataError, RefusedError, argument, quoted
-from ppdm_cli.tables.csv_options import CsvOptions
+from ppdm_cli.tables.csv_options import CsvOptions, other_encoding
 
 BLOCK = 8 << 20
 LONGEST_RECORD = 16 << 20
@@ -248,11 +248,7 @@ def _cells(first: bytes, options: CsvOptions, where: str) -> list[str]:
     try:
         text = first.decode("utf-8")
     except UnicodeError:
-        raise DataError(
-            "wrong-encoding",
-            f"the header of {quoted(where)} is not in {options.encoding}",
-            f"add {argument('encoding', 'cp1252')}, or cp850 for a file of DOS",
-        ) from None
+        raise DataError(*other_encoding(f"the header of {quoted(where)}", options)) from None
     if stray_quote(first, options.separator) is not None:
         raise DataError(
             "stray-quote", f"the header of {quoted(where)} has a quote that does not pair up", PAIR_UP

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from ppdm_cli import attack, estimate, perturb
-from ppdm_cli.pictures import charts, distributions, draw_attacks, draw_distributions
+from ppdm_cli.pictures import charts, distributions, draw_attacks
 from ppdm_cli.tables import PendingFile, commit
 from tests.vocabulary import Run
 
@@ -40,6 +40,10 @@ def turned(svg: str) -> list[str]:
     """The labels that do not stand upright, but for titles of the axes of records."""
     found = re.findall(r"<text[^>]*rotate\((?!0[,)])[^>]*>([^<]+)</text>", svg)
     return [t for t in found if t != "records"]
+
+
+def draw_distributions(frame: pl.DataFrame, target: PendingFile) -> None:
+    distributions(frame).save(target)
 
 
 @pytest.fixture(scope="module")
