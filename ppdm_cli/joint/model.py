@@ -91,11 +91,11 @@ class Model:
         parts = [self.joint(s) * label[labels] for s, label in zip(said, self._labels, strict=True)]
         return np.asarray(sum(parts))
 
-    def most_likely(self, values: Sequence[Codes], classes: int) -> Codes:
-        """Return the most likely of the first so many classes, given original values by place."""
+    def given_values(self, values: Sequence[Codes], classes: int) -> Floats:
+        """Return p(class | original values) of the first so many classes, (records, classes)."""
         clear = replace(self.within, matrices=tuple(np.eye(m.shape[1]) for m in self.within.matrices))
-        chances = self.temper * clear.logs(values) + np.log(np.maximum(self.shares, TINY))
-        return np.asarray(chances[:, :classes].argmax(axis=1))
+        logs = (self.temper * clear.logs(values) + np.log(np.maximum(self.shares, TINY)))[:, :classes]
+        return normalised(np.exp(logs - logs.max(axis=1, keepdims=True)))
 
     def scores(self, said: Sequence[Floats], labels: Codes) -> Floats:
         """Return log p(published label | published attributes) of each record."""

@@ -8,7 +8,7 @@ how the bins beside it are mixed.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from math import ceil, floor, log10
 from typing import Any
@@ -43,6 +43,17 @@ SEED = 20061
 """The seed of the records that a forest gives, fixed so that a release has one tree."""
 APART = 0.5
 """How much the classes' shares must differ on both sides of a bin before a threshold moves into it."""
+
+
+@dataclass(frozen=True, eq=False)
+class DrawnRecords:
+    """Records with class and values drawn from a model, and what a tree is to learn from them."""
+
+    records: CodedRecords
+    taught: CodedRecords
+    """The same, with the drawn class or with the one that the model gives the drawn values."""
+    by_class: Any
+    """The records' weights by class, (records, classes)."""
 
 
 class ModelTrees:
@@ -151,7 +162,7 @@ class ModelTrees:
         """Return trees between which draws of all records are dealt, or the one that imitates them."""
         trees = int(self.wanted.trees)
         copies = max(1, min(trees, MOST_DEALT // max(self._sample.records, 1)))
-        records = replace(self._drawn(model, without, copies)[1], weights=None)
+        records = replace(self._drawn(model, without, copies).taught, weights=None)
         order = generator().permutation(records.rows)
         grown = ensemble(records, np.array_split(order, trees), self._in_ensembles)
         if self.wanted.distil:
@@ -177,45 +188,51 @@ class ModelTrees:
 
     def _drawn_tree(self, model: Law, without: int | None) -> tuple[CodedRecords, Grown]:
         """Return the tree grown from records with class and values drawn from their posterior."""
-        records, said = self._drawn(model, without, self._copies)
-        grown, classes = c45(said, self.options), len(self._labels)
-        ended = landed(records, grown, _by_class(records, classes))
+        drawn = self._drawn(model, without, self._copies)
+        grown = c45(drawn.taught, self.options)
+        ended = landed(drawn.taught, grown, drawn.by_class)
         if self._imitates:
             grown.counts = totalled(grown, ended.copy())
         if without is None and not self._sample.varies:
             # the same numbers draw from each model: what differs is what the records without a fold say
-            held = (self._drawn(m, f, min(HELD_DRAWS, self._copies))[0] for f, m in self._learnt.held.items())
-            others = (landed(r, grown, _by_class(r, classes)) for r in held)
+            held = (self._drawn(m, f, min(HELD_DRAWS, self._copies)) for f, m in self._learnt.held.items())
+            others = (landed(d.taught, grown, d.by_class) for d in held)
             prune(grown, np.stack([ended, *others], axis=1))
-        return records, grown
+        return drawn.taught, grown
 
-    def _drawn(self, model: Law, without: int | None, copies: int) -> tuple[CodedRecords, CodedRecords]:
+    def _drawn(self, model: Law, without: int | None, copies: int) -> DrawnRecords:
         """Return the records, or those outside a fold, as `_drawn_rows` draws them."""
         folds = self._sample.folds
         return self._drawn_rows(model, np.flatnonzero(folds != (-1 if without is None else without)), copies)
 
-    def _drawn_rows(self, model: Law, rows: np.ndarray, copies: int) -> tuple[CodedRecords, CodedRecords]:
-        """Draw class and values of some records, several times each; return them with either class."""
-        sample, places = self._sample, self.places(model)
-        published, labels = [c[rows] for c in sample.codes], sample.labels[rows]
-        classes, drawn, said = [], [], []
+    def _drawn_rows(self, model: Law, rows: np.ndarray, copies: int) -> DrawnRecords:
+        """Draw class and values of some records, several times each."""
+        sample, places, labels = self._sample, self.places(model), len(self._labels)
+        published, shown = [c[rows] for c in sample.codes], sample.labels[rows]
+        classes, drawn, chances = [], [], []
         for copy in range(copies):
-            own, values = model.drawn(published, labels, partial(_numbers, rows, copy))
+            own, values = model.drawn(published, shown, partial(_numbers, rows, copy))
             by_place = dict(zip(model.places, values, strict=True))
             classes.append(own.astype(np.intp))
             drawn.append([by_place.get(p, published[p]) for p in places])
             if self._imitates:
                 assert isinstance(model, Model)
                 whole = [by_place.get(p, published[p]) for p in range(len(sample.channels))]
-                said.append(np.where(own < len(self._labels), model.most_likely(whole, len(self._labels)), own))
+                chances.append(model.given_values(whole, labels)[own < labels])
         codes = [np.concatenate(c) for c in zip(*drawn, strict=True)]
         records = self._records(places, codes, np.concatenate(classes))
-        return records, self._records(places, codes, np.concatenate(said)) if said else records
+        if not chances:
+            return DrawnRecords(records, records, _by_class(records, labels))
+        every = np.concatenate(chances)
+        assert records.weights is not None
+        return DrawnRecords(
+            records, replace(records, classes=every.argmax(axis=1)), every * records.weights[:, None]
+        )
 
     def right_about_held(self, held: Law, fold: int) -> np.ndarray:
         """Return whether what was grown without a fold is right about its records, as drawn without it."""
         tree = self.packed(*self.trees(held, fold))
-        return rightly(self._drawn_rows(held, np.flatnonzero(self._sample.folds == fold), 1)[0], tree)
+        return rightly(self._drawn_rows(held, np.flatnonzero(self._sample.folds == fold), 1).records, tree)
 
     def _records(
         self, numbers: Sequence[int], codes: Sequence[np.ndarray], classes: np.ndarray

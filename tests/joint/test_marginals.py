@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from ppdm_cli import perturb, train_tree
-from ppdm_cli.joint import Sample, learn, read
+from ppdm_cli.joint import Candidate, Sample, _taken, learn, read
 from ppdm_cli.joint.marginals import _Attribute, _seen, learn_marginals
 from ppdm_cli.joint.model import Model
 from ppdm_cli.releases import axis_of, open_release
@@ -46,7 +46,9 @@ def attribute(sample: Sample, place: int) -> _Attribute:
 def right(model: Model, sample: Sample, records: pl.DataFrame) -> float:
     """Return the share of unperturbed records that a model is right about."""
     coded = [c.domain.encode(records[c.name].to_arrow(), True).codes.astype(np.intp) for c in sample.channels]
-    said = sample.label.domain.decode(model.most_likely(coded, 10).astype(np.uint16)).to_pylist()
+    said = sample.label.domain.decode(
+        model.given_values(coded, 10).argmax(axis=1).astype(np.uint16)
+    ).to_pylist()
     return float(np.mean([a == b for a, b in zip(said, records[CLASS], strict=True)]))
 
 
@@ -75,6 +77,26 @@ def test_a_release_that_confirms_nothing_has_a_tree_that_says_so() -> None:
     taught = train_tree(made.frame, sidecar=made.sidecar)
     assert any(r.startswith("Not confirmed") for r in taught.remarks)
     assert not any(r.startswith("Not confirmed") for r in of_much(3).remarks)
+
+
+def test_leaves_count_chances_of_classes() -> None:
+    """The model's best guesses are of a few classes; a tree that counted them would be far too sure."""
+    made, _ = released(1, 1, kept=True)
+    counts = train_tree(made.frame, sidecar=made.sidecar).tree.counts
+    assert np.abs(counts[0] / counts[0].sum() - 0.1).max() < 0.02
+    assert (counts.max(axis=1) / np.maximum(counts.sum(axis=1), 1)).mean() < 0.6
+
+
+@pytest.mark.parametrize(("gain", "name"), [(1.10, "joint"), (1.13, "bayes")])
+def test_a_joint_table_is_taken_unless_another_model_gains_much_more(gain: float, name: str) -> None:
+    """Of ten labels, by a ninth of what the table gains."""
+    sample = sample_of(released(2, 4)[0])
+    model = learn(sample).model
+    assert isinstance(model, Model)
+    joint, bayes = (
+        Candidate(n, model, {}, np.full(sample.records, g)) for n, g in (("joint", 1.0), ("bayes", gain))
+    )
+    assert _taken(sample, [joint, bayes]).name == name
 
 
 def of_much(seed: int) -> Any:
