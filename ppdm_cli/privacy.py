@@ -1,4 +1,4 @@
-"""What a gamma promises: rho1-to-rho2 breaches and epsilon.
+"""What a gamma promises: rho1-to-rho2 breaches, epsilon, and whose row a record is.
 
 Evfimievski et al. as the papers use them (maths 2). A per-attribute gamma is not the record's: attributes
 perturbed independently multiply (`perturbing.resolving.privacy`).
@@ -7,6 +7,9 @@ perturbed independently multiply (`perturbing.resolving.privacy`).
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+
+import numpy as np
 
 from ppdm_cli.display import UNLIMITED, at_most, exactly
 from ppdm_cli.errors import UsageError, argument
@@ -33,6 +36,20 @@ def worst_posterior(gamma: float, prior: float) -> float:
 def believed_after(epsilon: float, prior: float) -> float:
     """Return the same for an epsilon, whose gamma may be beyond floating point."""
     return worst_posterior(math.exp(min(epsilon, 690.0)) if epsilon < math.inf else math.inf, prior)
+
+
+def row_found(gamma: float, near: Sequence[float], records: int) -> float:
+    """Return at most how often the row that fits a published record best is its own (docs/method.md).
+
+    `near` has, for each channel of amplification gamma, the share of its outputs that a row makes likelier.
+    """
+    fits = np.ones(1)  # chances that an output drawn evenly is near a row in 0, 1, ... channels
+    for share in near:
+        fits = np.convolve(fits, [1 - share, share])
+    some_row = np.minimum(1, records * fits[::-1].cumsum()[::-1])
+    rises = np.diff(gamma ** np.arange(len(fits)))
+    even = math.prod(1 / (1 + (gamma - 1) * share) for share in near)
+    return float(even * (1 + rises @ some_row[1:]) / records)
 
 
 def limit(posterior: float, prior: float, seen: str) -> str:

@@ -76,7 +76,7 @@ def plan_command(
 
     explore: Path | None = settings.pop("explore")
     own = {n: {"domain": d} for n, d in (pair(text, "--domain", "age=0:120") for text in domains)}
-    with nullcontext() if explore is None else PendingFile(explore, settings["force"]) as page:
+    with nullcontext() if explore is None else PendingFile(explore, settings["force"], mode=0o600) as page:
 
         def finish(done: Proposal) -> Proposal:
             done = _ask(done) if interactive else done

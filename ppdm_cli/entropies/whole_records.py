@@ -110,6 +110,7 @@ def _row(design: Design) -> dict[str, Any]:
         "share_error": design.share_error,
         "difference_error": design.difference_error,
         "cell_error": design.cell_error,
+        "row_found": design.row_found,
     }
 
 

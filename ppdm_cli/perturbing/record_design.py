@@ -9,6 +9,7 @@ that would say as much.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -20,6 +21,7 @@ from ppdm_cli.channels import best_widths, information
 from ppdm_cli.domain import MOST_COMBINATIONS
 from ppdm_cli.errors import RefusedError
 from ppdm_cli.perturbing.count_errors import relative_error
+from ppdm_cli.privacy import believed_after, row_found
 
 MOST_CHOSEN = 3
 """The most attributes of one record that are considered; more than that tell less, and cost a miner much."""
@@ -135,13 +137,14 @@ class Design:
         return 1.0 if self.k is None else self.k / len(self.setting.sizes)
 
     @cached_property
-    def _sets(self) -> list[tuple[Size, ...]]:
+    def _sets(self) -> Counter[tuple[Size, ...]]:
+        """Return the sizes of sets of k attributes, and of how many sets."""
         assert self.k is not None
         every = comb(len(self.sizes), self.k)
         step = max(1, -(-every // MOST_SETS))
         sets = [s for i, s in enumerate(combinations(self.sizes, self.k)) if i % step == 0]
         labels = ((self.setting.labels, False),) * (self.setting.labels > 0)
-        return [(*sorted(s, reverse=True), *labels) for s in sets]
+        return Counter((*sorted(s, reverse=True), *labels) for s in sets)
 
     @cached_property
     def widths(self) -> tuple[int, int]:
@@ -173,11 +176,11 @@ class Design:
             return mean * (information(self._part, [(label, False)], [0], 1) if label > 0 else 1.0)
         if order > k:
             return 0.0
-        gamma, each = exp(self.setting.epsilon), []
-        for sizes in self._sets:
+        gamma, total = exp(self.setting.epsilon), 0.0
+        for sizes, many in self._sets.items():
             widths = best_widths(gamma, sizes, self._riding)
-            each.append(information(gamma, sizes, widths, order, self._riding))
-        return sum(each) / len(each) * comb(k, order) / comb(self._chosen_from, order)
+            total += many * information(gamma, sizes, widths, order, self._riding)
+        return total / self._sets.total() * comb(k, order) / comb(self._chosen_from, order)
 
     @cached_property
     def of_one(self) -> float:
@@ -211,6 +214,22 @@ class Design:
         if not self.of_pair:
             return None
         return sqrt(2 / max(self.of_one, 1e-12) + 1 / self.of_pair) / 4
+
+    @cached_property
+    def row_found(self) -> float:
+        """Return at most how often the original row that fits a published record best is its own."""
+        epsilon, n = self.setting.epsilon, self.setting.records
+        if self.schedule:  # its sets follow from the data: for any law
+            return believed_after(epsilon, 1 / n)
+        if self.k is None:
+            sizes = [N for N, _ in self.sizes] + [self.setting.labels] * self._riding
+            return row_found(self._part, [1 / N for N in sizes], n)
+        total = 0.0
+        for chosen, many in self._sets.items():
+            widths = best_widths(exp(epsilon), chosen, self._riding)
+            near = prod((2 * b + 1) / (N + 2 * b) for b, (N, _) in zip(widths, chosen, strict=True))
+            total += many * row_found(exp(epsilon), [near], n)
+        return total / self._sets.total()
 
 
 def possible(setting: Setting) -> list[Design]:

@@ -11,7 +11,7 @@ import base64
 import hashlib
 import json
 import tomllib
-from math import comb, exp
+from math import ceil, comb, exp
 from typing import Any
 
 from ppdm_cli.display import at_most, exactly, up
@@ -41,6 +41,7 @@ def page_of(done: Proposal) -> bytes:
     policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
     page = _PAGE.replace("{policy}", policy).replace("{style}", _STYLE)
     page = page.replace("{records}", f"{done.records:,}").replace("{good}", exactly(GOOD))
+    page = page.replace("{guess}", _once(1 / max(done.records, 1)))
     return page.replace("{script}", _SCRIPT).replace("{data}", data).encode()
 
 
@@ -62,19 +63,20 @@ def _explored(done: Proposal) -> dict[str, Any]:
         "bins": [str(n) for n in sizes],
         "start": [e, by_bins[b]["best"][e], b],
         "priors": [exactly(p) for p in PRIORS],
-        "odds": [_odds(x * rows, bool(asked.person)) for x in epsilons],
+        "odds": [_odds(x, rows, asked, max(done.records, 1)) for x in epsilons],
         "by_bins": by_bins,
         "notes": _notes(done, asked),
     }
 
 
-def _odds(epsilon: float, of_person: bool) -> dict[str, Any]:
+def _odds(record_epsilon: float, rows: int, asked: Plan, records: int) -> dict[str, Any]:
     """Return what an attacker may believe after seeing all records of whom the budget protects."""
-    seen = "all of their records" if of_person else "a whole record"
+    seen, epsilon = "all of their records" if asked.person else "a whole record", record_epsilon * rows
     return {
         "sentence": limit_sentence(believed_after(epsilon, PRIOR), PRIOR, seen),
         "times": f"{up(exp(epsilon)):,.4g}" if epsilon < 20 else "over 100 million",
         "after": [at_most(believed_after(epsilon, p)) for p in PRIORS],
+        "sure": _once(believed_after(record_epsilon, 1 / records)),
     }
 
 
@@ -112,6 +114,7 @@ def _designs(setting: Setting) -> list[dict[str, Any] | None]:
 def _figures(design: Design) -> dict[str, Any]:
     errors, pair = {n: design.count_error(n) for n, _ in design.sizes}, design.cell_error
     return {
+        "row_found": _once(design.row_found),
         "clean_single": _number(design.of_one),
         "clean_pair": _number(design.of_pair),
         "share_error": _share(design.share_error),
@@ -124,6 +127,11 @@ def _number(number: float) -> str:
     return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
 
 
+def _once(chance: float) -> str:
+    """Return a limit on a chance, rounded up."""
+    return f"1 in {int(1 / chance + 1e-6):,}" if chance <= 0.1 else f"{ceil(100 * chance)} in 100"
+
+
 def _share(share: float) -> str:
     return f"{100 * share:.3g}%" if share < 9.995 else "over 999%"
 
@@ -133,7 +141,8 @@ def _notes(done: Proposal, asked: Plan) -> list[str]:
     kept = [c.column for c in done.columns if c.proposal.startswith("keep")]
     dropped = [c.column for c in done.columns if c.proposal.startswith("drop")]
     left = [c.column for c in done.columns if c.N is None and c.column not in (*kept, *dropped, asked.class_)]
-    lines = [f"Not protected, because the plan publishes them unchanged: {listed(kept)}."] if kept else []
+    unchanged = f"Not protected, because the plan publishes them unchanged: {listed(kept)}."
+    lines = [f"{unchanged} They may single out a row."] if kept else []
     lines += [f"Left out of the release: {listed(dropped)}."] if dropped else []
     lines += [f"Open questions, without figures here: {listed(left)}."] if left else []
     others = [q for q in done.questions if q != "record_epsilon"]
@@ -149,59 +158,68 @@ _PAGE = """<!DOCTYPE html>
 <p class="private"><strong>Private.</strong> These figures were counted from {records} records. Don't publish
 this page.</p>
 <noscript><p>This page needs scripts.</p></noscript><div class="settings">
-<div><label for="epsilon">Epsilon for a record</label> <output id="epsilon-now"></output>
+<div><label for="epsilon">Epsilon for a record</label> <span id="epsilon-now"></span>
 <input id="epsilon" type="range" min="0" step="1"></div>
-<div><label for="publish">Columns that each record publishes</label> <output id="publish-now"></output>
+<div><label for="publish">Columns that each record publishes</label> <span id="publish-now"></span>
 <input id="publish" type="range" min="0" step="1"></div>
-<div><label for="bins">Bins of a column of numbers</label> <output id="bins-now"></output>
+<div><label for="bins">Bins of a column of numbers</label> <span id="bins-now"></span>
 <input id="bins" type="range" min="0" step="1"></div></div>
-<p id="advice" role="status"></p>
+<p id="advice" role="status"></p><div id="notes"></div>
 <h2>What an attacker may believe</h2><p id="limit"></p>
 <table><thead><tr><th scope="col">Sure of a value before</th><th scope="col">At most, after</th></tr></thead>
 <tbody id="odds"></tbody></table><p>The odds of any belief grow at most <span id="times"></span> times.
 A larger epsilon reveals more.</p>
+<h2>The risk that a row is found</h2>
+<p>Suppose an attacker has all original rows of these columns, without their order, and picks the row that fits
+a published record best. At most <strong id="row_found"></strong> such picks are right, and {guess} blind
+guesses. However well a row fits a record, the chance that it is the right one is at most
+<strong id="sure"></strong>.</p>
 <h2>What you can learn</h2><table><tbody>
 <tr><th scope="row">Unperturbed records worth as much, for one column</th><td id="clean_single"></td></tr>
 <tr><th scope="row">The same, for a pair of columns</th><td id="clean_pair"></td></tr>
 <tr><th scope="row">Standard error of the share of half a column's values</th><td id="share_error"></td></tr>
 <tr><th scope="row">Standard error of a quarter of a pair's table</th><td id="cell_error"></td></tr>
 </tbody></table>
-<p>Each bar shows the expected error of a value's share, relative to the mean share. A shorter bar is better.
-<span class="good">Good</span> means at most {good}, <span class="fair">fair</span> at most 100%. Above that
-you learn <span class="nothing">nothing</span>: a value's share can't be distinguished from zero.</p>
+<p>The line in the middle is the mean share of a column's values. The bar around it shows the standard error of
+a share, relative to that. <b class="good">good</b> means at most {good}, <b class="fair">fair</b> at most 100%.
+Above that the bar reaches zero, its left end, and you learn <b class="nothing">nothing</b>.</p>
 <table id="learnt"><thead><tr><th scope="col">Column</th><th scope="col">Values</th>
-<th scope="col">Expected error</th><th scope="col">To learn</th></tr></thead><tbody id="columns"></tbody>
-</table><div id="notes"></div><h2>The plan</h2>
+<th scope="col">Expected error</th></tr></thead><tbody id="columns"></tbody></table><h2>The plan</h2>
 <p><button id="copy" type="button">Copy as plan.toml</button> <span id="copied" role="status"></span></p>
-<textarea id="plan" readonly rows="14" spellcheck="false" aria-label="plan.toml"></textarea>
+<pre id="plan" tabindex="0" role="region" aria-label="plan.toml"></pre>
 </main><script type="application/json" id="data">{data}</script><script>{script}</script></body></html>
 """
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1f2328; --paper: #fff; --line: #d0d7de; --track: #eaeef2;
-  --good: #0060a0; --fair: #a65e00; --nothing: #6e7781; --private: #b00020; }
+  --good: #00704f; --fair: #8a5a00; --nothing: #b00020; }
 @media (prefers-color-scheme: dark) { :root { --ink: #e6edf3; --paper: #0d1117; --line: #30363d;
-  --track: #21262d; --good: #58b4f0; --fair: #f0a830; --nothing: #9da7b3; --private: #ff7b86; } }
+  --track: #21262d; --good: #3ecf9f; --fair: #f0b040; --nothing: #ff8a94; } }
 * { box-sizing: border-box; } main { max-width: 54em; margin: 0 auto; padding: 1em; }
 body { margin: 0; font: 16px/1.5 Helvetica, Arial, sans-serif; color: var(--ink); background: var(--paper);
   overflow-wrap: anywhere; } h1 { font-size: 1.6em; margin: .2em 0; }
-h2 { font-size: 1.2em; margin: 1.4em 0 .3em; break-after: avoid; }
-.private { border: 2px solid var(--private); padding: .4em .7em; }
+h2 { font-size: 1.2em; margin: 1.4em 0 .3em; break-after: avoid; } strong { white-space: nowrap; }
+.private { border: 2px solid var(--nothing); padding: .4em .7em; }
 .settings { display: grid; grid-template-columns: repeat(auto-fit, minmax(15em, 1fr)); gap: .4em 2em;
-  align-items: end; } label { font-weight: bold; } output { float: right; }
+  align-items: end; } label { font-weight: bold; } label + span { float: right; }
 input { width: 100%; height: 2em; margin: 0; accent-color: var(--good); }
-input:focus-visible, button:focus-visible, textarea:focus-visible { outline: 3px solid var(--fair); }
+input:focus-visible, button:focus-visible, pre:focus-visible { outline: 3px solid var(--fair); }
 table { width: 100%; border-collapse: collapse; table-layout: fixed; } tr { break-inside: avoid; }
 th, td { text-align: left; vertical-align: top; padding: .3em .6em .3em 0; overflow-wrap: anywhere;
   border-bottom: 1px solid var(--line); } tbody th { font-weight: normal; }
-#learnt th:nth-child(2) { width: 4em; } #learnt th:nth-child(3) { width: 28%; }
-#learnt th:nth-child(4) { width: 5em; } @media (max-width: 32em) { table { font-size: .88em; } }
-.track { height: .7em; background: var(--track); border: 1px solid var(--line); }
-.bar { height: 100%; background: currentColor; print-color-adjust: exact; }
-.good, .fair, .nothing { font-weight: bold; } .good { color: var(--good); } .fair { color: var(--fair); }
-.nothing { color: var(--nothing); } button { font: inherit; padding: .4em 1em; }
-textarea { width: 100%; font: 13px/1.4 monospace; color: inherit; background: var(--track); }
+#learnt th:nth-child(2) { width: 4.5em; } #learnt th:nth-child(3) { width: 36%; }
+@media (max-width: 32em) { table { font-size: .88em; } }
+bdi { display: -webkit-box; -webkit-box-orient: vertical; -webkit-line-clamp: 3; overflow: hidden; }
+.track { position: relative; height: .8em; background: var(--track); border: 1px solid var(--line); }
+.track::after { content: ''; position: absolute; inset: -3px auto -3px 50%; border-left: 2px solid var(--ink); }
+.bar { height: 100%; background: currentColor; } .track, .bar { print-color-adjust: exact; }
+.good { color: var(--good); } .fair { color: var(--fair); } .nothing { color: var(--nothing); }
+b.good::before { content: '\\2713\\a0'; } b.fair::before { content: '~\\a0'; }
+b.nothing::before { content: '\\2717\\a0'; } button { font: inherit; padding: .4em 1em; }
+pre { max-height: 24em; overflow: auto; margin: 0; padding: .6em; background: var(--track);
+  font: 13px/1.4 monospace; white-space: pre-wrap; }
 @media print { @page { margin: 16mm; } :root { --ink: #000; --paper: #fff; --line: #999; --track: #eee;
-  --good: #0060a0; --fair: #a65e00; --nothing: #6e7781; } input, button { display: none; } }
+  --good: #00704f; --fair: #8a5a00; --nothing: #b00020; } input, button { display: none; }
+  pre { max-height: none; } }
 """
 _SCRIPT = """
 'use strict';
@@ -215,10 +233,12 @@ const holding = (found, ...parts) => (found.append(...parts), found);
 const row = (...cells) => holding(made('tr', ''), ...cells);
 function learnt(name, size, [error, verdict]) {
   const head = holding(made('th', ''), made('bdi', name)), bar = made('div', '', 'bar ' + verdict);
+  const width = error.startsWith('over') ? 100 : Math.min(100, parseFloat(error));
   head.setAttribute('scope', 'row');
-  bar.style.width = error.startsWith('over') ? '100%' : Math.min(100, parseFloat(error)) + '%';
-  const cell = holding(made('td', error), holding(made('div', '', 'track'), bar));
-  return row(head, made('td', size), cell, made('td', verdict, verdict));
+  head.setAttribute('title', name);
+  Object.assign(bar.style, { width: width + '%', marginLeft: 50 - width / 2 + '%' });
+  return row(head, made('td', size), holding(made('td', ''), made('b', verdict, verdict),
+    made('span', ' ' + error), holding(made('div', '', 'track'), bar)));
 }
 function show() {
   const [e, p, b] = names.map(name => Number(at(name).value));
@@ -230,25 +250,26 @@ function show() {
   const here = data.by_bins[b], cell = here.cells.length ? here.cells[e][p] : null, odds = data.odds[e];
   at('limit').textContent = odds.sentence;
   at('times').textContent = odds.times;
+  at('sure').textContent = odds.sure;
   at('odds').replaceChildren(...data.priors.map((x, i) => row(made('td', x), made('td', odds.after[i]))));
   at('advice').textContent = !here.cells.length ? 'The plan has no column to perturb.'
     : !cell ? 'A record can\\u2019t publish so many of these columns. Choose another number.'
     : here.best[e] === p ? 'ppdm recommends this number of columns.'
     : 'For this epsilon, ppdm recommends ' + data.publish[here.best[e]] + '.';
-  for (const figure of ['clean_single', 'clean_pair', 'share_error', 'cell_error'])
+  for (const figure of ['row_found', 'clean_single', 'clean_pair', 'share_error', 'cell_error'])
     at(figure).textContent = cell ? cell[figure] : '\\u2013';
   at('columns').replaceChildren(...(cell ? here.columns.map((name, i) =>
     learnt(name, here.N[i], cell.errors[here.N[i]])) : []));
   const publish = p === 3 ? '"all"' : data.publish[p];
   const head = 'record_epsilon = ' + data.epsilons[e] + '\\npublish = ' + publish + '\\n';
-  at('plan').value = cell ? here.plan[0] + head + here.plan[1] : '';
+  at('plan').textContent = cell ? here.plan[0] + head + here.plan[1] : '';
   at('copy').disabled = !cell;
   at('copied').textContent = '';
 }
 async function copy() {
   let done = false;
-  try { await navigator.clipboard.writeText(at('plan').value); done = true; }
-  catch { at('plan').select(); done = document.execCommand('copy'); }
+  try { await navigator.clipboard.writeText(at('plan').textContent); done = true; }
+  catch { getSelection().selectAllChildren(at('plan')); done = document.execCommand('copy'); }
   at('copied').textContent = done ? 'Copied.' : 'Press Ctrl-C to copy the selected plan.';
 }
 names.forEach((name, i) => {

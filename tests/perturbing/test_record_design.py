@@ -6,12 +6,16 @@ import json
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 
 from ppdm_cli import perturb
+from ppdm_cli.channels import best_widths
+from ppdm_cli.channels.mixture import Blur
 from ppdm_cli.entropies import record_designs
 from ppdm_cli.errors import UsageError
 from ppdm_cli.perturbing.record_design import Design, Setting, design_in_rounds, recommended
+from ppdm_cli.privacy import row_found
 from ppdm_cli.releases import opened
 from tests.vocabulary import Run, raises, table
 
@@ -99,3 +103,40 @@ def test_the_recommended_design_is_a_plan_that_perturb_takes(ppdm: Run, tmp_path
     assert {d.round for d in made.recipes} == {*range(1, rounds + 1)}
     with raises("sizes-not-declared"):
         record_designs(plan={"attributes": {"a": {"bins": 3}}}, record_epsilon=2, records=100)
+
+
+@pytest.mark.parametrize(("epsilon", "publish"), [(1, 1), (2, 2), (4, 2), (4, "all")])
+def test_rows_are_found_at_most_as_often_as_said(epsilon: float, publish: int | str) -> None:
+    """Releases of 200 rows: the row that agrees best, of several any, is the record's own in so many cases."""
+    rows = np.random.default_rng(3).integers(0, 5, (200, 4))
+    frame = pl.DataFrame(rows.astype(str), schema=list("abcd"))
+    categories = {n: {"categories": [*"01234"]} for n in frame.columns}
+    found = []
+    for seed in range(30):
+        plan = {"record_epsilon": epsilon, "publish": publish, "attributes": categories}
+        shown = perturb(frame, plan=plan, keep_order=True, seed=seed).frame
+        assert shown is not None
+        codes = shown.select(pl.col(*"abcd").cast(pl.Int64).fill_null(-1)).to_numpy()
+        agrees = (codes[:, None] == rows[None]).sum(axis=2)
+        if publish != "all":  # one coin: all of them or none
+            agrees = agrees == publish
+        best = agrees == agrees.max(axis=1, keepdims=True)
+        found += [*(best.diagonal() / best.sum(axis=1))]
+    setting = Setting(epsilon, 200, ((5, False),) * 4)
+    most = Design(setting, None if publish == "all" else int(publish)).row_found
+    error = np.std(found) / np.sqrt(len(found))
+    assert most / 1.6 - 4 * error < np.mean(found) < most + 4 * error
+
+
+def test_the_limit_on_rows_found_is_the_exact_chance_where_rows_are_near_all_outputs() -> None:
+    """The exact chance is a sum over outputs of the likeliest row's, here for two attributes in order."""
+    gamma, rng = np.exp(3.0), np.random.default_rng(4)
+    widths = best_widths(gamma, [(12, True), (7, True)])
+    blurs = [Blur(12, widths[0]).forward(np.eye(12)), Blur(7, widths[1]).forward(np.eye(7))]
+    U = np.kron(*blurs)
+    w, T = round(1 / U.max()), len(U)
+    M = ((gamma - 1) * w * U + 1) / ((gamma - 1) * w + T)
+    rows = rng.integers(0, 84, 500)
+    exact = M[:, rows].max(axis=1).sum() / 500
+    assert exact <= Design(Setting(3.0, 500, ((12, True), (7, True))), 2).row_found * (1 + 1e-9) < exact * 1.02
+    assert row_found(1.0, [0.1, 0.2], 50) == pytest.approx(1 / 50)

@@ -1,6 +1,7 @@
 """The page of `plan --explore`: its figures are those of `entropy`, and no name in it is markup.
 
-Node runs the page's own script over a small model of a document. Tests move sliders and read the figures.
+Node runs the page's own script over a small model of a document, and a browser runs it where there is one.
+Tests move sliders and read the figures.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ import json
 import re
 import shutil
 import subprocess
+import sys
 import tomllib
+from collections.abc import Callable
 from itertools import product
 from math import exp
 from pathlib import Path
@@ -63,7 +66,7 @@ async function read() {
   for (const id in ids) found[id] = ids[id].textContent;
   for (const id of ['odds', 'columns']) found[id] = ids[id].children.map(cells);
   found.clipboard = copied;
-  found.bars = ids.columns.children.map(r => r.children[2].children[0].children[0].style.width);
+  found.bars = ids.columns.children.map(r => r.children[2].children[2].children[0].style.width);
   found.kinds = ids.columns.children.map(r => r.children[0].children[0].tag);
   found.valuetext = ids.epsilon.attributes['aria-valuetext'];
   return found;
@@ -123,6 +126,10 @@ def test_sliders_show_the_figures_of_entropy(proposal: Proposal) -> None:
         assert written["bins"] == int(data["bins"][b])
         rows = record_designs(record_epsilon=epsilon, records=proposal.records, plan=written).rows
         row = next(r for r in rows if r["publish"] == publish and r["epsilon"] == epsilon and r["rounds"] == 1)
+        once = re.fullmatch(r"1 in ([\d,]+)|(\d+) in 100", now["row_found"])
+        assert once is not None
+        found = 1 / int(once[1].replace(",", "")) if once[1] else int(once[2]) / 100
+        assert row["row_found"] <= found * (1 + 1e-9) < row["row_found"] * 1.11
         for figure in ("clean_single", "clean_pair", "share_error"):
             assert near(now[figure], row[figure]) or (now[figure] == "over 999%" and row[figure] > 9.99)
         gamma = f"{exp(epsilon):.6g}"
@@ -137,8 +144,8 @@ def test_columns_have_the_errors_of_plan_by_bar_figure_and_word(proposal: Propos
     (at,) = (b.at for b in proposal.budgets)
     expected = {c.column: (c.N, c.errors[at]) for c in proposal.columns if c.N}
     assert [name for name, *_ in first["columns"]] == list(expected)
-    for (name, size, words, verdict), bar in zip(first["columns"], first["bars"], strict=True):
-        N, error = expected[name]
+    for (name, size, cell), bar in zip(first["columns"], first["bars"], strict=True):
+        (verdict, words), (N, error) = cell.split(), expected[name]
         assert error is not None and int(size) == N and near(words, error) and bar == words
         assert verdict == ("good" if error <= 0.2 else "fair" if error <= 1 else "nothing")
 
@@ -151,7 +158,7 @@ def test_all_columns_at_once_have_the_errors_of_an_equal_part(proposal: Proposal
     alone = plan(people(4000), gamma=f"{exp(10 / len(now['columns'])):.6g}", drop=["group"])
     errors = {c.column: next(iter(c.errors.values())) for c in alone.columns}
     assert written["publish"] == "all"
-    assert all(near(words, errors[name] or 0) for name, _, words, _ in now["columns"])
+    assert all(near(cell.split()[1], errors[name] or 0) for name, _, cell in now["columns"])
 
 
 @NODE
@@ -166,6 +173,50 @@ def test_hostile_names_are_text(tmp_path: Path) -> None:
     assert names == [n.replace("\u202e", "\\u202e").replace("\n", "\\n") for n in HOSTILE]
     assert set(now["kinds"]) == {"bdi"}
     assert {*tomllib.loads(now["clipboard"])["attributes"]} == {*HOSTILE}
+
+
+@pytest.fixture
+def chromium() -> Callable[..., list[Any]]:
+    """A browser, where PySide6 is installed, as tests/pictures/browser.py has it."""
+    pytest.importorskip("PySide6.QtWebEngineWidgets")
+
+    def driven(page: Path, *steps: tuple[str, object]) -> list[Any]:
+        given = {"input": json.dumps(steps), "capture_output": True, "text": True, "timeout": 120}
+        done = subprocess.run([sys.executable, "-m", "tests.pictures.browser", page], check=False, **given)
+        assert done.returncode == 0, done.stderr
+        return list(json.loads(done.stdout))
+
+    return driven
+
+
+def test_keys_in_a_browser_show_and_copy_what_entropy_says(
+    tmp_path: Path, ppdm: Run, chromium: Callable[..., list[Any]]
+) -> None:
+    people(4000).drop("group").write_csv(tmp_path / "in.csv")
+    ppdm("plan", "in.csv", "-o", "plan.toml", "--record-epsilon", "2", "--explore", "page.html")
+    shown = ["epsilon-now", "publish-now", "bins-now", "clean_single", "clean_pair", "share_error", "row_found"]
+    keys = ["Tab", "Right", "Right", "Tab", "End", "Left", "Tab", "Left", "Tab", "Space"]
+    read = "[document.activeElement.id, document.getElementById('epsilon').getAttribute('aria-valuetext')]"
+    seen, (focus, spoken), copied = chromium(
+        tmp_path / "page.html", *(("key", k) for k in keys),
+        ("js", f"{shown}.map(id => document.getElementById(id).textContent)"), ("js", read), ("clipboard", 0),
+    )  # fmt: skip
+    assert seen[:3] == ["3", "3", "5"] and (focus, spoken) == ("copy", "3")
+    (tmp_path / "copied.toml").write_text(copied)
+    said = ppdm("entropy", "--record-epsilon", "3", "--records", "4000", "--plan", "copied.toml", "--json")
+    row = next(r for r in json.loads(said.stdout)["rows"] if (r["publish"], r["rounds"]) == ("3", 1))
+    for words, figure in zip(seen[3:6], ("clean_single", "clean_pair", "share_error"), strict=True):
+        assert near(words, row[figure])
+    assert int(seen[6].removeprefix("1 in ").replace(",", "")) == int(1 / row["row_found"])
+
+
+def test_hostile_names_fit_a_browser_of_80_mm(tmp_path: Path, chromium: Callable[..., list[Any]]) -> None:
+    table = pl.DataFrame({name: people(500, seed)["age"] for seed, name in enumerate(HOSTILE)})
+    (tmp_path / "page.html").write_bytes(explorer_page(plan(table)))
+    fits = "document.documentElement.scrollWidth <= innerWidth"
+    size = f"[{fits}, document.images.length, document.scripts.length]"
+    steps = [step for width in (302, 800, 1600) for step in (("width", width), ("js", size))]
+    assert chromium(tmp_path / "page.html", *steps) == [[True, 0, 2]] * 3
 
 
 def test_page_loads_nothing_and_allows_its_own_script_alone(proposal: Proposal) -> None:
