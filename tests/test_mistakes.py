@@ -51,18 +51,6 @@ def test_what_click_refuses_has_a_fix_to_paste(line: str, made: Path, tmp_path: 
         ppdm(*split(fix), *["--drop", "patient"] * ("perturb" in fix), *["--shuffle"] * ("perturb" in fix))
 
 
-def test_fixes_that_messages_show_work_as_they_are(made: Path, tmp_path: Path, ppdm: Run) -> None:
-    """What is pasted from a message is the end of the mistake."""
-    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
-    perturbs = ("perturb", "patients.csv", "--drop", "patient", "--shuffle", "--gamma", "9", "-o")
-    ppdm(*perturbs, "a.csv", "--domain", "sex=M|W", "--attribute", "sex:other=true")
-    ppdm("perturb", "semicolons.csv", *perturbs[2:], "b.csv", "--delimiter", ";", "--decimal", ",")
-    ppdm("perturb", "tabs.csv", *perturbs[2:], "c.csv", "--delimiter", "tab")
-    ppdm("query", "release.csv", "select count()")
-    ppdm(*perturbs[:5], "-o", "d.csv", "--record-epsilon", "2")
-    assert b"28" in ppdm("inspect", "d.csv").stdout
-
-
 def test_a_single_column_with_such_a_name_can_be_read(tmp_path: Path, ppdm: Run) -> None:
     """What looks like another separator may be a name: the option says so, and a release's sidecar does."""
     pl.DataFrame({"a;b": ["x", "y"] * 50}).write_csv(tmp_path / "one.csv")

@@ -155,8 +155,8 @@ class InputChecks:
             return new
         never, other = self._never(name, attribute.domain), argument("other", "true", name)
         if never:
-            some = f", or use {other}" * few
-            return f"declared values that never occur: {listed(never)}; fix the domain{some}"
+            way = other if few else argument("domain", "data", name)
+            return f"declared values that never occur: {listed(never)}; fix the domain, or use {way}"
         return f"add them to the domain, or use {other} to publish them as one"
 
     def _never(self, name: str, domain: Domain) -> list[str]:

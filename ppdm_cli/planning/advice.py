@@ -36,11 +36,13 @@ _NUMBERS = re.compile(
 )
 """The words of a header, without accents, by which many values are identifiers."""
 _PERSONAL = re.compile(
-    r"""(?x) .*names?|noms?|prenoms?|nombres?|apellidos?|patronyme|patient|paciente|person|.*mail|mel|courriel|
-    correo|.*phone|telephone|.*telefon|telefono|tel|handy|mobile?|movil|rufnummer|fax|portable|cell|celular|street|
-    .*strasse|str|addr|address|.*adresse|anschrift|rue|calle|direccion|domicilio|domicile|contact|contacto|kontakt|
-    ansprechpartner|remarks?|remarques?|comments?|commentaires?|kommentare?|comentarios?|notes?|notiz|notizen|
-    notas?|bemerkung|bemerkungen|anmerkung|anmerkungen|observations?|observacion|observaciones|texto?|freitext|memo"""
+    r"""(?x) .*names?|noms?|prenoms?|nombres?|apellidos?|patronyme|patient(?:in)?|paciente|person|versicherter|
+    versicherte|mitarbeiter|employee|empleado|kunde|arzt|aerzt(?:e|in)|doctor|physician|medecin|medico|hausarzt|
+    .*mail|mel|courriel|correo|.*phone|telephone|.*telefon|telefono|tel|handy|mobile?|movil|rufnummer|fax|
+    portable|cell|celular|street|.*strasse|str|addr|address|.*adresse|anschrift|rue|calle|direccion|domicilio|
+    domicile|contact|contacto|kontakt|ansprechpartner|remarks?|remarques?|comments?|commentaires?|kommentare?|
+    comentarios?|notes?|notiz|notizen|notas?|bemerkung|bemerkungen|anmerkung|anmerkungen|observations?|
+    observacion|observaciones|texto?|freitext|memo"""
 )
 """The words by which text names persons, or may have been written about one."""
 _CONTENTS = (

@@ -30,6 +30,7 @@ from ppdm_cli.tables import (
     COMMA,
     LOOKED_AT,
     POINT,
+    TRUE_FALSE,
     USUAL,
     VALUE,
     WHOLE,
@@ -55,8 +56,10 @@ _DATE = r"\d{1,4}[-./]\d{1,2}[-./]\d{1,4}([T ]\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?)?(Z
 _CLEAN = re.compile(rf"\s*({_LIKE_NUMBER}|{_DATE}|[^,;\t|\"]*)\s*")
 SURE = 1.5
 """The best delimiter is sure where its score is so many times the next one's."""
-CODES = ("-9", "-99", "-999", "-9999")
-"""Numbers that commonly stand for no value, in columns that have no other numbers below zero."""
+CODES, NINES = ("-1", "-9", "-99", "-999", "-9999"), ("99", "999", "9999", "99999", "999999")
+"""Numbers that commonly stand for no value, where no others are below zero, or none has as many digits."""
+_MOST_MINUS = 0.3
+"""The share of -1 above which it is a value, such as a class."""
 _DAYS = (
     "%Y-%m-%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y", "%Y/%m/%d", "%d.%m.%y",
     "%d/%m/%y", "%m/%d/%y",
@@ -183,9 +186,12 @@ class Cells:
     counts: Counter[str] = field(default_factory=Counter)
     odd: dict[str, tuple[int, str | None]] = field(default_factory=dict)
     """The first row that is not written in a way, and what all such cells are, if they are alike."""
+    digits: int = 0
+    """How many digits numbers have before a mark at most, but for nines."""
 
     def merge(self, after: Cells) -> Cells:
         self.counts.update(after.counts)
+        self.digits = max(self.digits, after.digits)
         for way, (row, cell) in after.odd.items():
             first, known = self.odd.get(way, (row, cell))
             self.odd[way] = first, known if known == cell else None
@@ -199,6 +205,14 @@ class Cells:
             alike = pc.all(pc.equal(others, others[0])).as_py()
             row = int(rows[np.argmin(fits.to_numpy(zero_copy_only=False))])
             self.odd[way] = row, others[0].as_py() if alike else None
+
+    def note_each(self, codes: Sequence[str], text: pa.Array, rows: np.ndarray) -> pa.Array:
+        """Note how many cells are each of some codes, and return which are any."""
+        found = pc.is_in(text, value_set=pa.array(codes))
+        for code in codes if _true(found) else ():
+            if len(own := np.flatnonzero(pc.equal(text, code).to_numpy(zero_copy_only=False))):
+                self.counts[code], self.odd[code] = len(own), (int(rows[own[0]]), None)
+        return found
 
 
 @dataclass(frozen=True)
@@ -266,9 +280,7 @@ def seen(text: pa.Array, nulls: Sequence[str], first_row: int = 0) -> Cells:
         return cells
     counts = cells.counts
     if bool(pc.any(pc.starts_with(text, "-")).as_py()):
-        codes = pc.is_in(text, value_set=pa.array(CODES))
-        counts["codes"] = _true(codes)
-        cells.odd["codes"] = int(rows[np.argmax(codes.to_numpy(zero_copy_only=False))]), None
+        codes = cells.note_each(CODES, text, rows)
         counts["below"] = _true(pc.and_(pc.match_substring_regex(text, _BELOW), pc.invert(codes)))
     whole = _all_are(text, pa.int64())
     counts["whole"] = len(text) if whole else _fitting(text, WHOLE)
@@ -276,18 +288,23 @@ def seen(text: pa.Array, nulls: Sequence[str], first_row: int = 0) -> Cells:
         counts["padded"] = _fitting(text, _PADDED)
     if counts["whole"] == len(text):
         counts["point"] = counts["comma"] = len(text)
+        _count_digits(cells, text, rows)
         return cells
     if _all_are(text, pa.float64()):
         counts["point"] = len(text)
+        _count_digits(cells, text, rows)
         some = text.slice(0, _SOME)
         fitting = _fitting(some, COMMA)  # what matters is whether all fit
         counts["comma"] = fitting if fitting < len(some) else _fitting(text, COMMA)
         return cells
-    for way, pattern in (("point", POINT), ("comma", COMMA)):
-        cells.note(way, text, pc.match_substring_regex(text, pattern), rows)
+    numbers = [pc.match_substring_regex(text, pattern) for pattern in (POINT, COMMA)]
+    for way, fits in zip(("point", "comma"), numbers, strict=True):
+        cells.note(way, text, fits, rows)
+    some = pc.or_(*numbers)
+    _count_digits(cells, text.filter(some), rows[some.to_numpy(zero_copy_only=False)])
     if counts["point"] == len(text):
         return cells
-    counts["truth"] = _true(pc.is_in(pc.utf8_lower(text), value_set=pa.array(["true", "false"])))
+    cells.note("truth", text, pc.is_in(pc.utf8_lower(text), value_set=pa.array(TRUE_FALSE)), rows)
     counts["precise"] = _fitting(text, _PRECISE)
     dated = pc.match_substring_regex(text, _DATED)
     fits = dated.to_numpy(zero_copy_only=False).copy()
@@ -295,6 +312,14 @@ def seen(text: pa.Array, nulls: Sequence[str], first_row: int = 0) -> Cells:
         fits[fits] = _count_dates(cells, text.filter(dated))
     cells.note("dates", text, pa.array(fits), rows)
     return cells
+
+
+def _count_digits(cells: Cells, text: pa.Array, rows: np.ndarray) -> None:
+    """Count numbers by their digits before a mark, but for the nines that may stand for no value."""
+    others = text.filter(pc.invert(cells.note_each(NINES, text, rows)))
+    marks = np.maximum(*(dtypes.carrier(pc.find_substring(others, m)) for m in ".,"))
+    digits = np.where(marks < 0, dtypes.carrier(pc.binary_length(others)), marks)
+    cells.digits = max(cells.digits, int(digits.max(initial=0)))
 
 
 def _count_dates(cells: Cells, text: pa.Array) -> np.ndarray:
@@ -357,28 +382,29 @@ def written(
 
 
 def _codes(cells: Cells) -> tuple[str, ...]:
-    """Return the usual numbers for no value, where they stand for none."""
-    return CODES if cells.counts["codes"] and not cells.counts["below"] else ()
+    """Return the usual numbers for no value that stand for none."""
+    counts = cells.counts
+    minus = CODES if not counts["below"] and counts["-1"] <= _MOST_MINUS * counts["cells"] else ()
+    nines = [n for n in NINES if len(n) > cells.digits]
+    return tuple(c for codes in (minus, nines) if any(counts[n] for n in codes) for c in codes)
 
 
 def _written(cells: Cells, comma: bool) -> Written:
     counts, n, nulls = cells.counts, cells.counts["cells"], _codes(cells)
-    if n and counts["truth"] == n:
-        return Written("bool")
     if n and counts["precise"] == n:
         return Written("timestamp[us]")
     numbers = "comma" if comma else "point"
     if comma and counts["point"] > max(counts["comma"], 0.9 * n):
         return Written("string", doubt="its numbers have a point, and those of other columns a comma")
-    way = max((numbers, "dates"), key=lambda w: counts[w])
-    codes = counts["codes"] if nulls else 0
+    way = max((numbers, "dates", "truth"), key=lambda w: counts[w])
+    codes = sum(counts[c] for c in nulls)
     odd = n - counts[way] - (codes if way == "dates" else 0)
     row, alike = cells.odd.get(way, (0, None))
     if not n or odd >= (0.1 if alike is None else 0.5) * n:
         return Written("string")
     if way == numbers and counts["padded"]:
         return Written("string", padded=counts["whole"] == n)
-    found = _written_dates(cells) if way == "dates" else Written("double")
+    found = _written_dates(cells) if way == "dates" else Written("bool" if way == "truth" else "double")
     if found.type == "string":
         return found
     if way == numbers and counts["whole"] == counts[way]:
@@ -386,11 +412,11 @@ def _written(cells: Cells, comma: bool) -> Written:
     doubts = [found.doubt] * bool(found.doubt)
     if odd:
         same = ", all alike" if alike is not None else ""
-        which = "dates" if way == "dates" else "numbers"
+        which = {"dates": "dates", "truth": "true or false"}.get(way, "numbers")
         doubts.append(f"{odd:,} of its {n:,} cells are not {which}, first in row {row + 1:,}{same}")
     if codes:
-        first = cells.odd["codes"][0] + 1
-        doubts.append(f"{codes:,} of its cells are one of {', '.join(CODES)}, first in row {first:,}")
+        first = min(cells.odd[c][0] for c in nulls if c in cells.odd) + 1
+        doubts.append(f"{codes:,} of its cells are one of {', '.join(nulls)}, first in row {first:,}")
     formats = () if found.formats == ("%Y-%m-%d",) and not odd else found.formats
     return replace(
         found, formats=formats, doubt="; ".join(doubts), nulls=nulls, odd=QUESTION * bool(odd or codes)

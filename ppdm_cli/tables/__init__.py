@@ -22,7 +22,18 @@ from ppdm_cli.tables.base import (
     workers,
 )
 from ppdm_cli.tables.csv import CSV, FORMULAS, TSV, ComputedTextError, type_of
-from ppdm_cli.tables.csv_options import COMMA, NULL, POINT, USUAL, VALUE, WHOLE, CsvOptions, dates, has_clock
+from ppdm_cli.tables.csv_options import (
+    COMMA,
+    NULL,
+    POINT,
+    TRUE_FALSE,
+    USUAL,
+    VALUE,
+    WHOLE,
+    CsvOptions,
+    dates,
+    has_clock,
+)
 from ppdm_cli.tables.csv_records import LOOKED_AT, first_rows, like_below, looks_like_data, open_bytes
 from ppdm_cli.tables.formats import FORMATS, Files, Format, Writer, format_of, stream_format, suffixes
 from ppdm_cli.tables.grouping import GroupedTable, Groups, Mapped, Prefixed, Rule, like_release, read_mapping
@@ -57,6 +68,7 @@ __all__ = [
     "PARQUET",
     "POINT",
     "SYNTHETIC_SCHEMA",
+    "TRUE_FALSE",
     "USUAL",
     "VALUE",
     "WHOLE",

@@ -33,9 +33,12 @@ NULL, VALUE = "null", "value"
 USUAL = (
     "NA", "N/A", "n/a", "na", "#N/A", "NULL", "Null", "null", "NaN", "nan", "None", "none", "nil", ".", "-",
     "--", "?", "(null)", "\\N", "k.A.", "k. A.", "unbekannt", "Unbekannt", "unknown", "Unknown", "UNKNOWN",
-    "inconnu", "Inconnu", "desconocido", "Desconocido", "missing", "n.d.", "s/o",
+    "inconnu", "Inconnu", "desconocido", "Desconocido", "missing", "Missing", "n.d.", "s/o", "k.A",
+    "keine Angabe", "nicht bekannt", "nicht erhoben", "fehlt", "not known", "no data", "n.a.", "N.A.", "n/d",
+    "N/D", "s/d", "sin dato", "sin datos", "non renseigné", "#NV", "#REF!", "#VALUE!", "#WERT!", "#DIV/0!",
 )  # fmt: skip
 """What is commonly written for no value. Only an owner knows whether it is so in a column."""
+TRUE_FALSE = ("true", "false")
 
 
 @dataclass(frozen=True)
@@ -172,6 +175,9 @@ class CsvOptions:
             if self.decimal == ",":
                 text = pc.replace_substring(pc.replace_substring(text, ".", ""), ",", ".")
             text = pc.if_else(fits, text, pc.if_else(pc.is_valid(text), odd, None))
+        if pa.types.is_boolean(kind) and self.nulls_odd(name):
+            fits = pc.is_in(pc.utf8_lower(text), value_set=pa.array(TRUE_FALSE))
+            text = pc.if_else(fits, text, None)
         return _cast(text, name, kind)
 
 

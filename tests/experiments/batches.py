@@ -2,7 +2,7 @@
 
 Every month has 6% more records, dates that go on, dearer costs and, in time, new wards and the first nulls.
 `ppdm plan --open-domains` looks at January alone; its owner adds domains that go on. FULL=1 has ten years
-of each budget, not three.
+of each budget, not three. The first seed is an argument.
 """
 
 from __future__ import annotations
@@ -75,9 +75,10 @@ def year(budget: dict[str, Any], seed: int, folder: Path) -> tuple[np.ndarray, n
 
 
 def main() -> None:
+    first = int(next(iter(sys.argv[1:]), 0))
     for name, budget in BUDGETS.items():
         months, years, moved = np.zeros(2, int), np.zeros(2, int), 0.0
-        for seed in range(10 if FULL else 3):
+        for seed in range(first, first + (10 if FULL else 3)):
             with tempfile.TemporaryDirectory() as folder:
                 own, whole, most = year(budget, seed, Path(folder))
             months, years, moved = months + own, years + whole, max(moved, most)

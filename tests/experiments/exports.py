@@ -22,29 +22,59 @@ from typing import Any
 import numpy as np
 
 HEADERS = {
-    "id": "Fall-Nr,AktenNr,Vorgang,case_id,record,Ref.,no_dossier,N° dossier,expediente,folio,Lfd. Nr.,uuid",
-    "person": "Patient,PatientenNr,Versichertennr.,patient_id,member,customer no,no_patient,id_paciente,NIR,DNI",
-    "name": "Name,Nachname,Familienname,Patientenname,last_name,surname,full name,nom,Nom de famille,apellidos",
-    "first": "Vorname,Rufname,first_name,given name,prénom,Prenom,nombre,Nombre de pila",
-    "mail": "E-Mail,Mailadresse,email_addr,contact,courriel,adresse mél,correo,Correo electrónico",
-    "phone": "Telefon,Tel.,Handy,Rufnummer,phone,mobile,cell,téléphone,Portable,teléfono,móvil",
-    "street": "Straße,Anschrift,Wohnadresse,street,home address,addr1,adresse,rue,dirección,domicilio,calle",
-    "prose": "Bemerkung,Anmerkungen,Freitext,Notiz,remarks,comment,notes,remarques,commentaire,observaciones,notas",
-    "ward": "Station,Abteilung,Fachbereich,ward,department,unit,service,pôle,departamento,unidad",
-    "flag": "Raucher,Notfall,verstorben,smoker,emergency,insured,fumeur,décès,fumador,urgente",
-    "sex": "Geschlecht,sex,gender,sexe,sexo",
-    "age": "Alter,Alter bei Aufnahme,age,age_years,âge,edad",
-    "amount": "Kosten (€),Betrag,Erlös,cost,total amount,charges,coût,montant,importe,coste",
-    "number": "Gewicht,Größe cm,CRP,weight,height,pulse,poids,taille,peso,talla",
-    "date": "Aufnahme,Entlassen am,OP-Datum,admitted,discharge_date,date d'entrée,sortie,fecha_ingreso,alta",
-    "born": "Geburtsdatum,geb.,date_of_birth,dob,date de naissance,fecha de nacimiento",
-    "zip": "PLZ,Postleitzahl,postcode,zip,code postal,CP,código postal",
-    "code": "ICD,Diagnose,OPS,dx_code,procedure,diag principal,cim10,diagnóstico",
+    "id": "Fall-Nr,AktenNr,Vorgang,case_id,record,Ref.,no_dossier,N° dossier,expediente,folio,Lfd. Nr.,uuid"
+    ",Nr.,Belegnummer,Fallnummer,encounter,episode_no,ID,num,clave,id_episodio,numéro",
+    "person": "Patient,PatientenNr,Versichertennr.,patient_id,member,customer no,no_patient,id_paciente,NIR,DNI"
+    ",Pat.-Nr.,Kundennummer,KVNR,subject,mrn,numero_assure,num_paciente,NHC,person_id,client",
+    "name": "Name,Nachname,Familienname,Patientenname,last_name,surname,full name,nom,Nom de famille,apellidos"
+    ",Pat_Name,Zuname,Versicherter,patient name,LastName,Surname,nom_patient,nom usuel,apellido1,nombre y apellidos",
+    "first": "Vorname,Rufname,first_name,given name,prénom,Prenom,nombre,Nombre de pila"
+    ",VORNAME,Vorname_2,forename,FirstName,prénoms,prenom_patient,nombre_paciente",
+    "mail": "E-Mail,Mailadresse,email_addr,contact,courriel,adresse mél,correo,Correo electrónico"
+    ",eMail,Email-Adresse,E_Mail_privat,e-mail address,mél,mail,correo-e",
+    "phone": "Telefon,Tel.,Handy,Rufnummer,phone,mobile,cell,téléphone,Portable,teléfono,móvil"
+    ",Telefonnummer,Mobil,Tel_privat,phone_number,telephone,Tél.,n° tel,tfno",
+    "street": "Straße,Anschrift,Wohnadresse,street,home address,addr1,adresse,rue,dirección,domicilio,calle"
+    ",Str.,Adresse,Wohnort Straße,address,address_line_1,voie,adresse postale,domicilio_calle",
+    "prose": "Bemerkung,Anmerkungen,Freitext,Notiz,remarks,comment,notes,remarques,commentaire,observaciones,notas"
+    ",Befund,Text,Kommentar,Begründung,note,description,free_text,motif,descripción,comentario",
+    "ward": "Station,Abteilung,Fachbereich,ward,department,unit,service,pôle,departamento,unidad"
+    ",Klinik,Stat.,OE,clinic,site,unité,centre,servicio,planta",
+    "flag": "Raucher,Notfall,verstorben,smoker,emergency,insured,fumeur,décès,fumador,urgente"
+    ",Diabetes,Allergie,Beatmet,ICU,fraktur,diabète,alérgico",
+    "sex": "Geschlecht,sex,gender,sexe,sexo,Geschl.,SEX,genre,género",
+    "age": "Alter,Alter bei Aufnahme,age,age_years,âge,edad,Alter_J,Lebensalter,AGE,age at entry,ans,años",
+    "amount": "Kosten (€),Betrag,Erlös,cost,total amount,charges,coût,montant,importe,coste"
+    ",Rechnungsbetrag,Netto,price,billed,prix,tarif,precio,total",
+    "number": "Gewicht,Größe cm,CRP,weight,height,pulse,poids,taille,peso,talla"
+    ",BMI,Hb,RR sys,temperature,score,tension,talla_cm,glucosa",
+    "date": "Aufnahme,Entlassen am,OP-Datum,admitted,discharge_date,date d'entrée,sortie,fecha_ingreso,alta"
+    ",Datum,Aufnahmedatum,Termin,visit date,start,date_sortie,fecha,f_alta",
+    "born": "Geburtsdatum,geb.,date_of_birth,dob,date de naissance,fecha de nacimiento"
+    ",Geb.-Datum,GebDat,Geburtstag,birth_date,DOB,naissance,f_nacimiento,nacido",
+    "zip": "PLZ,Postleitzahl,postcode,zip,code postal,CP,código postal"
+    ",Plz,PLZ Wohnort,ZIP,zip_code,postal,c.p.,cod_postal",
+    "code": "ICD,Diagnose,OPS,dx_code,procedure,diag principal,cim10,diagnóstico"
+    ",Hauptdiagnose,ICD-10,DRG,icd10,cpt,acte,dp,cie10",
 }
 """What columns are called in German, English, French and Spanish."""
 FORBIDDEN = {"id", "person", "name", "first", "mail", "phone", "street", "prose"}
 ODD = ("k.A.", "-9", "unbekannt", "n/a", "unknown", "inconnu", "desconocido", "nicht erhoben", "fehlt", "s/o")
-ODD_WORDS = ("k.A.", "n/a", "unknown", "unbekannt", "-")
+ODD += (
+    "keine Angabe",
+    "?",
+    "-1",
+    "99999",
+    "#N/A",
+    "s. Akte",
+    "sin dato",
+    "n.d.",
+    "--",
+    "missing",
+    "entfällt",
+    "leer",
+)
+ODD_WORDS = ("k.A.", "n/a", "unknown", "unbekannt", "-", "keine Angabe", "?", "missing", "n.d.", "--", "#N/A")
 """What stands for no value in text too."""
 SYLLABLES = re.findall(
     r"\w+", "ba be bor da del ei fa gan hu jo ka kel la len mar mei na nor pe ral schu ta ter vi"
@@ -101,9 +131,10 @@ def made(seed: int) -> Export:
     odd = set[str]()
     spellings = [str(s) for s in rng.choice(ODD, int(rng.integers(1, 4)), replace=False)]
     for name, column in columns.items():
+        own = [s for s in spellings if s != "99999" or column.kind != "amount"] or ["k.A."]
         if column.kind in ("age", "amount", "number", "date", "born"):
             for row in rng.choice(rows, max(1, round(0.005 * rows)), replace=False):
-                column.cells[row] = str(rng.choice(spellings))
+                column.cells[row] = str(rng.choice(own))
             odd.add(name)
     words = np.random.default_rng([2027, seed])
     for name in [n for n, c in columns.items() if c.kind in ("ward", "sex", "flag") and words.random() < 0.2]:

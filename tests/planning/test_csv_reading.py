@@ -165,9 +165,44 @@ def test_numbers_for_no_value_are_found_among_dates_too(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("day;ward\n" + "".join(f"{d};{'ab'[i % 2]}\n" for i, d in enumerate(days)))
     found = plan(tmp_path / "t.csv", tmp_path / "p.toml", gamma=9)
     assert found.columns[0].type == "date32[day]" and found.columns[0].without_value == 2
-    assert "day: 2 of its cells are one of -9, -99, -999, -9999, first in row 4." in found.sentences
+    assert "day: 2 of its cells are one of -1, -9, -99, -999, -9999, first in row 4." in found.sentences
     assert found.questions == ["csv.odd.day"]
     perturb(tmp_path / "t.csv", plan=tmp_path / "p.toml", csv={"odd": "null"})
+
+
+@pytest.mark.parametrize(
+    ("values", "code", "asked"),
+    [
+        (["0", "7", "63"], "-1", True),
+        (["0", "1"], "-1", True),
+        (["1", "-1"], "-1", False),
+        (["-3", "7"], "-1", False),
+        (["5", "63"], "99999", True),
+        (["5", "63"], "99", False),
+        (["80,5", "1.063,25"], "999999", True),
+        (["80,5", "1.063,25"], "9999", False),
+        (["true", "False"], "n. b.", True),
+        (["true", "FALSE"], "?", True),
+    ],
+)
+@pytest.mark.parametrize("block", [1 << 9, 1 << 23])
+def test_numbers_that_stand_for_no_value_are_a_question(
+    values: list[str], code: str, asked: bool, block: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """None is below zero but they, or none has as many digits. One that is common may be a class."""
+    monkeypatch.setattr(csv_records, "BLOCK", block)
+    made = [values[i % len(values)] for i in range(300)]
+    made[3], made[280] = code, code
+    (tmp_path / "t.csv").write_text(
+        "x;ward\n" + "".join(f"{c};{'ab'[i * 7 % 2]}\n" for i, c in enumerate(made))
+    )
+    found = plan(tmp_path / "t.csv", tmp_path / "p.toml", gamma=9, attributes={"x": {"domain": "data"}})
+    assert ("csv.odd.x" in found.questions) == asked
+    if asked:
+        assert "first in row 4" in " ".join(found.sentences) and found.columns[0].without_value == 2
+        kind = "bool" if "true" in values else "double" if "80,5" in values else "int64"
+        release = perturb(tmp_path / "t.csv", plan=tmp_path / "p.toml", csv={"odd": "null"})
+        assert release.sidecar.by_name["x"].dtype == kind and release.sidecar.by_name["x"].nulls
 
 
 @pytest.mark.parametrize("answer", ["null", "value"])
@@ -194,7 +229,7 @@ def test_usual_spellings_of_no_value_are_a_question_in_text_too(answer: str, tmp
 
 PERSONAL = ["Name", "Nachname", "Vorname des Kindes", "patient", "Patient", "e-mail", "E-Mail", "phone"]
 PERSONAL += ["street", "Straße", "home_address", "Adresse", "Bemerkung", "remarks", "Kommentar", "comments"]
-PERSONAL += ["lastName", "clerkName", "email_2"]
+PERSONAL += ["lastName", "clerkName", "email_2", "Versicherter", "Arzt"]
 PLAIN = ["ward", "diagnosis", "sex", "stage", "outpatient_ward", "commentary_score", "nametag_color", "renamed"]
 
 
