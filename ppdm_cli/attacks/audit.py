@@ -130,9 +130,8 @@ class Audit(Attack):
     def counts(self, placed: PlacedRecords) -> AuditCounts:
         """Return the counts of some records."""
         positions, n, d = self.positions, len(placed.kinds), self._columns
-        coarse = np.full((n, d), evidence.ABSENT, np.uint8)
-        present = ~np.isnan(placed.own)
-        coarse[present] = placed.own[present] * evidence.ABSENT
+        coarse = _places(placed.own)
+        present = coarse != evidence.ABSENT
         row = placed.first_row + np.arange(n)
         block = row * self._blocks // max(self._records, 1)
         kept = placed.own < positions.kept
@@ -317,9 +316,17 @@ def _products(positions: Floats, kept: np.ndarray) -> list[np.ndarray]:
 
     With them the sums of their positions on the circle, apart and together.
     """
-    shown, stayed = (~np.isnan(positions)).astype(np.float64), kept.astype(np.float64)
-    circle = np.exp(2j * np.pi * np.where(shown > 0, positions, 0)) * shown
-    return [shown.T @ shown, stayed.T @ shown, stayed.T @ stayed, circle.conj().T @ circle, circle.T @ circle]
+    d, places = positions.shape[1], _places(positions)
+    shown, stayed = (places != evidence.ABSENT).astype(np.float64), kept.astype(np.float64)
+    circle = evidence.CIRCLE[places].view(np.float64)  # cosines and sines in turn
+    (cc, cs), (sc, ss) = (circle.T @ circle).reshape(d, 2, d, 2).transpose(1, 3, 0, 2)
+    apart, together = cc + ss + 1j * (cs - sc), cc - ss + 1j * (cs + sc)
+    return [shown.T @ shown, stayed.T @ shown, stayed.T @ stayed, apart, together]
+
+
+def _places(positions: Floats) -> np.ndarray:
+    """Return the places of positions on the circle."""
+    return np.where(np.isnan(positions), evidence.ABSENT, positions * evidence.ABSENT).astype(np.uint8)
 
 
 def _table(rows: np.ndarray, cells: np.ndarray, height: int, width: int) -> np.ndarray:

@@ -11,8 +11,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from ppdm_cli import perturb
-from ppdm_cli.attacks import ATTACKS
+from ppdm_cli import attack, perturb
+from ppdm_cli.attacks import ATTACKS, run
 from tests.vocabulary import table
 
 
@@ -50,6 +50,23 @@ def test_an_attack_says_of_which_releases_it_is_none(tmp_path: Path) -> None:
     found = json.loads(ppdm(tmp_path, "r.parquet", "--with", "copying", "--with", "posterior", "--json").stdout)
     assert found["remarks"] == ["Left out, because what is withheld cannot be copied: 'copying'."]
     assert {r["attack"] for r in found["attacks"]} == {"posterior"}
+
+
+def test_guesses_are_tried_on_some_of_many_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They agree with those on all records, and what is counted otherwise is of all."""
+    made = table(20_000, 1, a=range(8), b=["x", "y", "z"], c=range(4))
+    release = perturb(made, gamma=9, keep_order=True, seed=1, rare="publish")
+    every = attack(release.frame, truth=made, sidecar=release.sidecar)
+    monkeypatch.setattr(run, "MOST_GUESSED", 4_000)
+    some = attack(release.frame, truth=made, sidecar=release.sidecar)
+    assert "Guesses are tried on about 4,000 of the 20,000 records, drawn at random." in some.remarks
+    for few, all_ in zip(some.rows, every.rows, strict=True):
+        assert 3_700 < few.records < 4_300
+        assert few.exact_low is not None and all_.exact is not None and few.exact_high is not None
+        assert few.exact_low - 0.01 < all_.exact < few.exact_high + 0.01
+    assert some.audit == every.audit and some.unseen == every.unseen and some.repeat == every.repeat
+    alone = attack(release.frame, sidecar=release.sidecar, attacks="posterior")
+    assert not any("tried" in r for r in alone.remarks)
 
 
 def test_every_attack_explains_itself_in_a_sentence() -> None:
