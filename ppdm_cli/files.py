@@ -31,6 +31,8 @@ class Run:
     writes: dict[Identity, str] = field(default_factory=dict)
     watched: dict[tuple[Any, ...], tuple[str, object]] = field(default_factory=dict)
     """What must stay as it was when it was first read: how to look at it, its name, and what was seen."""
+    answers: dict[Any, Any] = field(default_factory=dict)
+    """What stores have said of files, until it is asked again whether they changed."""
     committed: bool = False
     """Whether its outputs are in their places: what happens afterwards is not a failure of the run."""
 
@@ -86,11 +88,18 @@ def watching(name: str, look: Callable[..., object], *about: Hashable) -> None:
         run.watched[look, *about] = name, look(*about)
 
 
+def store_answers() -> dict[Any, Any]:
+    """Return what stores have said of files in this run."""
+    run = _RUN.get()
+    return {} if run is None else run.answers
+
+
 def check_unchanged() -> None:
     """Refuse if anything that the run reads has changed since it was first looked at."""
     run = _RUN.get()
     if run is None or run.committed:
         return
+    run.answers.clear()
     for (look, *about), (name, before) in run.watched.items():
         if look(*about) != before:
             raise changed(name)

@@ -55,8 +55,12 @@ class _File(click.Path):
             raise UsageError(
                 "empty-file-name", "the name of a file is empty", "check the variable that it comes from"
             )
-        if isinstance(value, str) and "://" in value:  # an engine's: a path would lose a slash
-            return value
+        if isinstance(value, str) and "://" in value:
+            from ppdm_cli.tables import StorePath
+
+            path = StorePath(value)
+            path.typed = value
+            return path
         return super().convert(value, param, ctx)
 
 
@@ -68,11 +72,10 @@ def files_argument(name: str, **settings: Any) -> Callable[[Added], Added]:
     return click.argument(name, nargs=-1, type=FILE, callback=_no_columns, **{"required": True} | settings)
 
 
-def _no_columns(
-    ctx: click.Context, _: click.Parameter, value: tuple[Path | str, ...]
-) -> tuple[Path | str, ...]:
-    there = [v for v in value if isinstance(v, Path) and v.is_file()]
-    stray = next((str(v) for v in value if isinstance(v, Path) and str(v) != "-" and not v.exists()), None)
+def _no_columns(ctx: click.Context, _: click.Parameter, value: tuple[Path, ...]) -> tuple[Path, ...]:
+    paths = [v for v in value if "://" not in str(v)]
+    there = [v for v in paths if v.is_file()]
+    stray = next((str(v) for v in paths if str(v) != "-" and not v.exists()), None)
     if not there or stray not in (known := _columns(there[0])):
         return value
     before = sys.argv[1 : sys.argv.index(stray)] if stray in sys.argv else []

@@ -20,7 +20,7 @@ from ppdm_cli.perturbing import Plan
 from ppdm_cli.privacy import PRIOR, believed_after, limit_sentence
 from ppdm_cli.releases import open_release, unprotected
 from ppdm_cli.sidecar import Evaluated, Sidecar
-from ppdm_cli.tables import Output, TableLike
+from ppdm_cli.tables import Output, TableLike, path_of
 
 if TYPE_CHECKING:
     import polars as pl
@@ -205,7 +205,7 @@ def record_designs(
             "no attributes are given",
             f"add {argument('attributes', '9x16')}, or {argument('plan', 'plan.toml')}",
         )
-    source = Path(plan) if isinstance(plan, (str, Path)) else None
+    source = path_of(plan) if isinstance(plan, (str, Path)) else None
     asked = None if plan is None else Plan.known(plan)
     setting = setting_of(record_epsilon, records, attributes, asked, class_in_budget)
     rows = design_rows(setting)

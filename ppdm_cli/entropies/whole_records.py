@@ -153,5 +153,5 @@ def plan_text(first: dict[str, Any], setting: Setting, source: Path | None) -> s
             keep = "" if setting.labels else "; keep it if it is to be published"
             head += f'# class = "..."  # name it{keep}\n'
         return f"{head}bins = {max(sizes, key=sizes.count)}\n"
-    top, table, rest = source.read_text("utf-8").partition("\n[")
+    top, table, rest = source.read_bytes().decode().partition("\n[")
     return head + _SHARED.sub("", top) + table + rest

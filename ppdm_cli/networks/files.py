@@ -31,7 +31,7 @@ from ppdm_cli.errors import MismatchError, UsageError, quoted
 from ppdm_cli.estimating import largest_remainder
 from ppdm_cli.networks.network import Network, NetworkSource, Node
 from ppdm_cli.sidecar import Sidecar, by_line, explained
-from ppdm_cli.tables import Output, PendingFile, suffixes
+from ppdm_cli.tables import Output, PendingFile, path_of, suffixes
 
 if TYPE_CHECKING:
     import polars as pl
@@ -168,7 +168,7 @@ class NetworkFile:
 
 def load(path: str | Path) -> Network:
     """Read a network, or only a structure: a file may leave out parameters, and JSON also states."""
-    path = Path(path)
+    path = path_of(path)
     data = files.content(path, "the network ", LARGEST_NETWORK)
     try:
         if path.suffix.lower() not in NETWORKS:

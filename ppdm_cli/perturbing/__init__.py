@@ -46,7 +46,7 @@ from ppdm_cli.perturbing.resolve_run import (
 from ppdm_cli.perturbing.row_order import RowBlocks, in_order, telling
 from ppdm_cli.releases import Account, Entering, opened, rows_taken_text, sentences
 from ppdm_cli.sidecar import MOST_COPIES, Sidecar
-from ppdm_cli.tables import OPENING, CsvOptions, PendingFile, Table, TableLike, commit, suffixes
+from ppdm_cli.tables import OPENING, CsvOptions, PendingFile, Table, TableLike, commit, path_of, suffixes
 
 if TYPE_CHECKING:
     import polars as pl
@@ -306,7 +306,7 @@ def perturb(
             )
         listing = None
         if rows_taken is not None:
-            listing = stack.enter_context(PendingFile(Path(rows_taken), force, mode=0o600))
+            listing = stack.enter_context(PendingFile(path_of(rows_taken, "rows_taken"), force, mode=0o600))
         task, out = task_of(table, asked, key, earlier, id)
         kept, left_out = keys.kept(stack, task.plan), len(out)
         rows = None if table.rows is None else table.rows - left_out

@@ -35,7 +35,7 @@ from ppdm_cli.perturbing.plan_file import (
 )
 from ppdm_cli.privacy import gamma_from_rhos, proposed
 from ppdm_cli.sidecar import LONGEST_PREFIX, MOST_PERSON_ROWS, Group, Scheme
-from ppdm_cli.tables import Groups, Mapped, Prefixed, Rule, read_mapping
+from ppdm_cli.tables import Groups, Mapped, Prefixed, Rule, path_of, read_mapping
 
 if TYPE_CHECKING:
     from ppdm_cli.trees import Tree
@@ -312,8 +312,8 @@ class Plan(SharedSettings, frozen=True, kw_only=True):
         """Return a plan, a mapping of settings or a plan file with other settings laid over it."""
         over = _read(cls, {k: v for k, v in settings.items() if v is not None})
         if isinstance(plan, (str, Path)):
-            with locating(Path(plan)):
-                plan = cls(**_read(cls, answered(read_toml(Path(plan)), over)))
+            with locating(path_of(plan)):
+                plan = cls(**_read(cls, answered(read_toml(path_of(plan)), over)))
         if not isinstance(plan, Plan):
             plan = cls(**_read(cls, answered(plan or {}, over)))
         if over.get("person") == "":  # nobody's: the answer to a plan that asks
@@ -326,7 +326,7 @@ class Plan(SharedSettings, frozen=True, kw_only=True):
     @classmethod
     def known(cls, plan: Plan | Mapping[str, object] | str | Path | None) -> Plan:
         """Return a plan, a mapping of settings or a plan file without the questions that it leaves open."""
-        read = read_toml(Path(plan)) if isinstance(plan, (str, Path)) else plan
+        read = read_toml(path_of(plan)) if isinstance(plan, (str, Path)) else plan
         return cls.of(without_questions(read) if isinstance(read, Mapping) else read)
 
     def _joined(self, over: Mapping[str, Any]) -> dict[str, Any]:

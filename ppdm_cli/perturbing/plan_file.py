@@ -16,7 +16,7 @@ import msgspec
 from ppdm_cli.errors import DataError, UsageError, argument, listed, quoted, unknown
 from ppdm_cli.files import content
 from ppdm_cli.privacy import proposed
-from ppdm_cli.tables import NULL, CsvOptions, Groups, read_mapping
+from ppdm_cli.tables import NULL, CsvOptions, Groups, path_of, read_mapping
 
 QUESTION = "?"
 """What a plan says where only its owner knows the answer."""
@@ -79,7 +79,7 @@ def locating(path: Path) -> Iterator[None]:
 
 def _line(path: Path, what: str) -> str:
     """Return where a plan has a setting that an error names in quotes, or begins a table of that name."""
-    lines = path.read_text("utf-8-sig").splitlines() if path.is_file() else []
+    lines = path.read_bytes().decode("utf-8-sig").splitlines() if path.is_file() else []
     for form in (r"\s*[\"']?{}[\"']?\s*=", r"\s*\[+[^=]*\b{}[\"']?\]"):
         for name in reversed(re.findall("'([^']+)'", what)):
             for number, line in enumerate(lines, 1):
@@ -291,7 +291,7 @@ def domain(value: object) -> Fields:
     if value == FROM_DATA:
         return Fields(data=True)
     if isinstance(value, str) and value.startswith("@"):
-        return Fields(categories=tuple(_lines(Path(value[1:]))))
+        return Fields(categories=tuple(_lines(path_of(value[1:]))))
     if isinstance(value, str) and "|" in value:
         return Fields(categories=tuple(value.split("|")))
     if (interval := _interval(value)) is not None:

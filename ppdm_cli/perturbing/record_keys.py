@@ -22,7 +22,7 @@ from ppdm_cli.coins import Coins, Key, identifier_addresses, key_from_file, plac
 from ppdm_cli.engine import Batch, scan
 from ppdm_cli.errors import DataError, RefusedError, UsageError, argument, quoted
 from ppdm_cli.perturbing.resolving import ResolvedPlan
-from ppdm_cli.tables import PendingFile, Table
+from ppdm_cli.tables import PendingFile, Table, path_of
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ class KeyFile:
             )
         if path is None:
             return cls(Key.fresh() if seed is None else Key.from_seed(seed))
-        path, lock = Path(path), stack.enter_context(ExitStack())
+        path, lock = path_of(path, "key_file"), stack.enter_context(ExitStack())
         _lock(lock, path.resolve().parent)
         if not path.exists():
             return cls(Key.fresh("key-file"), path, "", lock)

@@ -57,6 +57,7 @@ from ppdm_cli.tables import (
     commit,
     like_release,
     open_table,
+    path_of,
     sidecar_path,
 )
 
@@ -70,7 +71,7 @@ def earlier_sidecar(like: str | Path | Sidecar | None) -> Sidecar | None:
         table = open_table(like)
         return read_sidecar(None, table.sidecar, table.name)
     if isinstance(like, (str, Path)):
-        path = Path(like)
+        path = path_of(like)
         files.reading(path)
         beside = path if path.name.endswith(".json") else sidecar_path(path)
         if not (path.exists() or beside.exists()):
@@ -382,9 +383,9 @@ def describe(
     if table.sidecar is not None:
         raise RefusedError("has-sidecar", f"{quoted(table.name)} carries a sidecar already", "see ppdm inspect")
     if output is not None and isinstance(data, (str, Path)):
-        files.rewriting(sidecar_path(Path(data)), f"{Path(data)}{SUFFIX}")
+        files.rewriting(sidecar_path(path_of(data)), f"{path_of(data)}{SUFFIX}")
     with ExitStack() as stack:
-        target = None if output is None else stack.enter_context(PendingFile(Path(output), force))
+        target = None if output is None else stack.enter_context(PendingFile(path_of(output), force))
         check(table, asked, None, None)
         settled = resolved(table, asked, None, None)
         if settled.dropped:

@@ -63,10 +63,12 @@ from ppdm_cli.tables import (
     PendingFile,
     TableLike,
     commit,
+    expanded,
     format_of,
     is_stream,
     open_table,
     parts_of,
+    path_of,
 )
 
 __all__ = ["Proposal", "plan"]
@@ -227,18 +229,18 @@ def plan(
     own |= {"person": person, "rows_per_person": rows_per_person}
     own |= {"keep": list(keep), "drop": list(drop), "attributes": attributes, "open_domains": open_domains}
     given = {k: v for k, v in own.items() if v not in (None, [])}
-    earlier = dict(plan) if isinstance(plan, Mapping) else {} if plan is None else read_toml(Path(plan))
+    earlier = dict(plan) if isinstance(plan, Mapping) else {} if plan is None else read_toml(path_of(plan))
     if isinstance(plan, (str, Path)):
-        with locating(Path(plan)):
+        with locating(path_of(plan)):
             Plan.known(earlier)
-        if output is not None and Path(output).exists() and Path(plan).samefile(output):
-            files.rewriting(Path(plan), str(plan))
+        if output is not None and path_of(output).exists() and path_of(plan).samefile(path_of(output)):
+            files.rewriting(path_of(plan), str(plan))
             force = True
     settled = settled_plan(earlier, given)
     csv = (csv or CsvOptions()).laid_over(read := csv_settings(settled.get("csv", {})))
     csv = replace(csv, given=csv.given | set(read))
     with ExitStack() as stack:
-        target = None if output is None else stack.enter_context(PendingFile(Path(output), force))
+        target = None if output is None else stack.enter_context(PendingFile(path_of(output), force))
         Plan.known(settled)
         done = _looked(data, csv).proposal(settled)
         done = done if ask is None else ask(done)
@@ -250,13 +252,14 @@ def plan(
 
 def _looked(data: TableLike, csv: CsvOptions) -> TableLook:
     """Look at a table: how it is written, where it is a CSV, and what its columns hold."""
+    data = expanded(data)
     paths = [data] if isinstance(data, (str, Path)) else list(data) if isinstance(data, (list, tuple)) else []
     if any(map(is_stream, paths)):
         raise UsageError("stream-in-plan", "a plan needs to read the table more than once", "give it as a file")
     dialect, types, options = None, dict[str, Written](), csv
     named = bool(paths) and all(isinstance(p, (str, Path)) for p in paths)
-    if named and all(Path(p).exists() for p in paths):  # what does not is told of by whoever opens it
-        parts = parts_of([Path(p) for p in paths]).paths
+    if named and all(path_of(p).exists() for p in paths):  # what does not is told of by whoever opens it
+        parts = parts_of([path_of(p) for p in paths]).paths
         if format_of(parts[0]).sniffed:
             dialect, types, options = _read_as_text(paths, parts, csv)
     table = open_table(data, csv=options)

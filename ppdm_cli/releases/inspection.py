@@ -25,7 +25,7 @@ from ppdm_cli.releases.release import open_release
 from ppdm_cli.releases.sidecars import read_sidecar
 from ppdm_cli.releases.strata import opened
 from ppdm_cli.sidecar import SUFFIX, Sidecar
-from ppdm_cli.tables import TableLike
+from ppdm_cli.tables import TableLike, path_of
 
 if TYPE_CHECKING:
     import polars as pl
@@ -144,7 +144,7 @@ def inspect(
     if isinstance(data, Sidecar):
         return Inspected(data, prior)
     if isinstance(data, (str, Path)) and str(data).endswith((SUFFIX, ".json")):
-        return Inspected(read_sidecar(Path(data), None, str(data)), prior)
+        return Inspected(read_sidecar(path_of(data), None, str(data)), prior)
     return Inspected(open_release(data, sidecar, stages=None)[1], prior)
 
 

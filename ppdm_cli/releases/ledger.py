@@ -24,7 +24,7 @@ from ppdm_cli import files
 from ppdm_cli.errors import DataError, RefusedError, UsageError, argument, counted, listed, near, quoted
 from ppdm_cli.privacy import proposed
 from ppdm_cli.sidecar import TOOL, Sidecar
-from ppdm_cli.tables import unwritable
+from ppdm_cli.tables import path_of, unwritable
 
 MOST_BYTES = 16 << 20
 NAME = 200
@@ -110,7 +110,7 @@ def open_account(ledger: str | Path | None, people: str | None) -> Account | Non
     people = _checked_people(ledger, people)
     if ledger is None:
         return None
-    path = Path(ledger)
+    path = path_of(ledger, "ledger")
     files.reading(path)
     with files.readable(path, "the ledger "), path.open("rb") as file:
         return _account(path, file.read(MOST_BYTES + 1), people)
@@ -120,7 +120,8 @@ class Entering:
     """A release on its way into a ledger: checked before the work, entered before it appears."""
 
     def __init__(self, path: str | Path | None, people: str | None) -> None:
-        self._path, self._people = None if path is None else Path(path), _checked_people(path, people)
+        self._path = None if path is None else path_of(path, "ledger")
+        self._people = _checked_people(path, people)
         self.account: Account | None = None
         """What the ledger says with this release; None without a ledger."""
         if self._path is not None:

@@ -25,13 +25,13 @@ from ppdm_cli.tables import (
     Partition,
     Table,
     WrappedTable,
-    check_local,
     format_of,
     is_stream,
     like_release,
     loaded,
     open_table,
     parts_of,
+    path_of,
     sidecar_path,
     stream_format,
 )
@@ -97,8 +97,8 @@ def open_release(
 def _with_sidecar(
     source: Any, sidecar: Sidecar | str | Path | None, from_: Literal["arrow", "csv"] | None
 ) -> tuple[Table, Sidecar]:
-    if isinstance(sidecar, (str, Path)) and not Path(sidecar).exists():
-        raise files.missing(Path(sidecar), "the sidecar ")
+    if isinstance(sidecar, (str, Path)) and not path_of(sidecar).exists():
+        raise files.missing(path_of(sidecar), "the sidecar ")
     if OPENING.get() is not None or not isinstance(source, (str, Path)):
         named = isinstance(source, (str, Path))
         table = open_table(source)
@@ -110,16 +110,15 @@ def _with_sidecar(
                 "a table in memory has no sidecar beside it",
                 "give sidecar=release.sidecar",
             )
-        return table, read_sidecar(None if sidecar is None else Path(sidecar), table.sidecar, table.name)
+        return table, read_sidecar(None if sidecar is None else path_of(sidecar), table.sidecar, table.name)
     if isinstance(sidecar, Sidecar):
         raise UsageError(
             "sidecar-in-memory", "a sidecar in memory goes with a table in memory", "name the sidecar's file"
         )
-    path = None if is_stream(source) else Path(source)
+    path = None if is_stream(source) else path_of(source)
     if path is not None and not path.exists():
-        check_local(path, reading=True)
         raise files.missing(path)
-    beside = Path(sidecar) if sidecar is not None else sidecar_path(path) if path is not None else None
+    beside = path_of(sidecar) if sidecar is not None else sidecar_path(path) if path is not None else None
     form = stream_format(from_) if path is None else format_of(parts_of([path]).paths[0])
     if form.sidecar == "beside":
         sidecar = read_sidecar(beside, None, str(source))
@@ -139,7 +138,7 @@ def has_sidecar_beside(source: object) -> bool:
     if OPENING.get() is not None:
         return False
     sources = source if isinstance(source, (list, tuple)) else [source]
-    paths = (Path(s) for s in sources if isinstance(s, (str, Path)) and not is_stream(s))
+    paths = (path_of(s) for s in sources if isinstance(s, (str, Path)) and not is_stream(s))
     return any(sidecar_path(p).exists() for p in paths)
 
 
@@ -252,7 +251,7 @@ def open_original(
     kinds = {a.name: a.kind for a in attributes}
     original = open_table(data, csv=replace(csv or CsvOptions(), known=kinds))
     if rows_taken is not None and sidecar is not None:
-        original = _Taken(original, Path(rows_taken), sidecar)
+        original = _Taken(original, path_of(rows_taken, "rows_taken"), sidecar)
     original = like_release(original, attributes, mappings)
     if is_promised(original):
         raise MismatchError(

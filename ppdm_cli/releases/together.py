@@ -26,10 +26,12 @@ from ppdm_cli.tables import (
     CsvOptions,
     Partition,
     Table,
+    expanded,
     format_of,
     is_stream,
     loaded,
     open_table,
+    path_of,
     spool,
     writing,
 )
@@ -66,6 +68,7 @@ def open_releases(
     from_: Literal["arrow", "csv"] | None = None,
 ) -> tuple[Table, Sidecar]:
     """Open one or more releases at stage "perturbed", and return what holds for all of them together."""
+    data = data if OPENING.get() is not None else expanded(data)
     sources = list(data) if isinstance(data, (list, tuple)) else [data]
     if len(sources) == 1:
         return open_release(sources[0], sidecar, from_)
@@ -77,7 +80,7 @@ def open_releases(
         raise UsageError(
             "one-sidecar-for-several", "one sidecar is named for several releases", "put each one's beside it"
         )
-    places = [s if is_stream(s) else Path(s).resolve() for s in sources]
+    places = [s if is_stream(s) else path_of(s).resolve() for s in sources]
     twice = [s for i, s in enumerate(sources) if places[i] in places[:i]]
     if twice:
         raise UsageError("release-named-twice", f"{quoted(twice[0])} is named twice", "name each release once")
@@ -105,6 +108,7 @@ def open_data(
 
     `csv` says how an original is read.
     """
+    data = data if OPENING.get() is not None else expanded(data)
     several = isinstance(data, (list, tuple)) and len(data) != 1
     if sidecar is None and not has_sidecar_beside(data):
         table = open_table(data, csv=csv, standard_format=from_)

@@ -21,7 +21,7 @@ from ppdm_cli.privacy import PRIOR
 from ppdm_cli.releases import open_account, open_release, read_sidecar
 from ppdm_cli.sidecar import SUFFIX, Sidecar
 from ppdm_cli.statement.content import QUESTIONS, AttackReport, Statement, about_template
-from ppdm_cli.tables import PendingFile, commit, sidecar_path
+from ppdm_cli.tables import PendingFile, commit, path_of, sidecar_path
 
 __all__ = ["about_template", "state"]
 
@@ -64,7 +64,7 @@ def state(
     prior : float, default 0.05
         How sure of a value a reader was before.
     """
-    path = Path(output)
+    path = path_of(output)
     if path.suffix != ".html":
         raise UsageError(
             "unknown-statement-format",
@@ -72,9 +72,9 @@ def state(
             f"use {argument('report', 'statement.html')}",
         )
     account = open_account(ledger, people)
-    found, hashed = _read_release(Path(release), None if sidecar is None else Path(sidecar))
-    answers = {} if about is None else _read_about(Path(about))
-    report = None if attack is None else _read_report(Path(attack), found)
+    found, hashed = _read_release(path_of(release), None if sidecar is None else path_of(sidecar))
+    answers = {} if about is None else _read_about(path_of(about))
+    report = None if attack is None else _read_report(path_of(attack), found)
     assert found.privacy is not UNSET
     statement = Statement(found, found.privacy, hashed, answers, report, account, prior)
     with PendingFile(path, force) as target:

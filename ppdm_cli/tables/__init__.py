@@ -41,7 +41,6 @@ from ppdm_cli.tables.opening import (
     FOLDER_SIDECAR,
     LOGS,
     OPENING,
-    check_local,
     check_plain,
     is_stream,
     logs_above,
@@ -52,6 +51,7 @@ from ppdm_cli.tables.opening import (
 )
 from ppdm_cli.tables.output import Output, Shuffler, commit
 from ppdm_cli.tables.parquet import PARQUET, Footer, ParquetTable, check_text, for_spark
+from ppdm_cli.tables.stores import StorePath, expanded, path_of
 from ppdm_cli.tables.synthetic import SYNTHETIC_SCHEMA, generate
 
 FORMATS += [CSV, TSV, PARQUET, ARROW]
@@ -89,15 +89,16 @@ __all__ = [
     "RowTrouble",
     "Rule",
     "Shuffler",
+    "StorePath",
     "Table",
     "TableLike",
     "WrappedTable",
     "Writer",
-    "check_local",
     "check_plain",
     "check_text",
     "commit",
     "dates",
+    "expanded",
     "first_rows",
     "for_spark",
     "format_of",
@@ -116,6 +117,7 @@ __all__ = [
     "open_table",
     "ordered",
     "parts_of",
+    "path_of",
     "read_mapping",
     "rows_per_partition",
     "sidecar_path",

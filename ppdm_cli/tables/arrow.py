@@ -14,6 +14,7 @@ from ppdm_cli.errors import DataError, UsageError, argument, quoted
 from ppdm_cli.sidecar import METADATA_KEY
 from ppdm_cli.tables.base import Partition, Table, no_utf8, normal_batch, normal_schema, rows_per_partition
 from ppdm_cli.tables.formats import Format, RowGroupWriter, bared, dictionary_free
+from ppdm_cli.tables.stores import StorePath, unread
 
 
 class ArrowTable(Table):
@@ -47,8 +48,8 @@ class ArrowTable(Table):
     def _read(self) -> Iterator[pa.RecordBatch]:
         try:
             yield from self._batches()
-        except (pa.ArrowException, OSError):
-            raise _damaged(self.name) from None
+        except (pa.ArrowException, OSError) as error:
+            raise unread(self.name, error, _damaged(self.name)) from None
 
 
 def _checked(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
@@ -71,7 +72,7 @@ def open_ipc_file(path: Path) -> ArrowTable:
     """Open an Arrow IPC (Feather) file; not mapped, because a process dies if a mapped file is cut."""
 
     def reader() -> Any:
-        return pa.ipc.open_file(pa.OSFile(str(path)))
+        return pa.ipc.open_file(path.open() if isinstance(path, StorePath) else pa.OSFile(str(path)))
 
     def batches() -> Iterator[pa.RecordBatch]:
         opened = reader()
@@ -83,8 +84,8 @@ def open_ipc_file(path: Path) -> ArrowTable:
         rows = opened.count_rows()
     except UnicodeError:
         raise no_utf8(str(path)) from None
-    except (pa.ArrowException, OSError):
-        raise _damaged(str(path)) from None
+    except (pa.ArrowException, OSError) as error:
+        raise unread(str(path), error, _damaged(str(path))) from None
     return ArrowTable(str(path), opened.schema, batches, rows, True, (path,))
 
 

@@ -19,6 +19,7 @@ from typing import IO, Self
 
 from ppdm_cli import files
 from ppdm_cli.errors import DataError, UsageError, argument, quoted
+from ppdm_cli.tables.stores import StorePath, path_of
 
 Steps = list[Callable[[], object]]
 """What leads back to how everything was, the last first."""
@@ -32,7 +33,7 @@ class PendingFile:
 
     def __init__(self, path: Path, force: bool, *, sidecar: bool = False, mode: int = 0o666) -> None:
         """Check that it may be written; nothing is touched yet."""
-        self.named = path
+        self.named = path = path_of(path)
         self.path = path.resolve() if path.is_symlink() else path
         files.claim(path)
         if str(path) == "-":
@@ -73,7 +74,8 @@ class PendingFile:
             return
         with writing(self.path):
             self._file.flush()
-            os.fsync(self._file.fileno())
+            if not isinstance(self.path, StorePath):
+                os.fsync(self._file.fileno())
             if self._temporary is not None:
                 self._file.close()  # Windows renames no file that is open
         self._whole = True
@@ -95,7 +97,10 @@ class PendingFile:
             return
         named = self._temporary
         with writing(self.path), self._respecting_others():
-            if named is None:  # straight to a name that is free: then not even a kill leaves a hidden file
+            if isinstance(self.path, StorePath):
+                self.path.upload(self._file, _beside(self.path), self._force)
+                named = self.path
+            elif named is None:  # straight to a name that is free: then not even a kill leaves a hidden file
                 over = self._force and self.path.exists()
                 named = _named(self._file, _beside(self.path) if over else self.path)
                 self._temporary = named if over else None
@@ -110,7 +115,7 @@ class PendingFile:
     def forget(self) -> None:
         """Remove what was kept: the new file is in its place."""
         if self._kept is not None:
-            with suppress(OSError):
+            with suppress(OSError, DataError):
                 self._kept.unlink(missing_ok=True)
 
     @contextmanager
@@ -138,7 +143,9 @@ def placed(*targets: PendingFile) -> Iterator[None]:
             target.place(undo)
         yield
     except BaseException:
-        with suppress(OSError):  # a step back that fails is the last: better no sidecar than a wrong one
+        with suppress(
+            OSError, DataError
+        ):  # a step back that fails is the last: better no sidecar than a wrong one
             for step in reversed(undo):
                 step()
         raise
@@ -189,6 +196,8 @@ def _beside(path: Path) -> Path:
 def _nameless(path: Path, mode: int) -> tuple[IO[bytes], Path | None]:
     """Return a file in the target's folder without a name or, where there are none, with a hidden one."""
     with writing(path):
+        if isinstance(path, StorePath):  # nothing leaves this machine until it is checked
+            return spool(), None
         if hasattr(os, "O_TMPFILE"):
             try:
                 return os.fdopen(os.open(path.parent, os.O_TMPFILE | os.O_RDWR, mode), "w+b"), None
@@ -212,6 +221,9 @@ def _named(file: IO[bytes], path: Path) -> Path:
 
 def _linked(path: Path, kept: Path) -> bool:
     """Give the file a second name, so that the first is never without a file; not every disk can."""
+    if isinstance(path, StorePath):
+        path.copy_to(kept)
+        return True
     try:
         os.link(path, kept)
     except OSError:

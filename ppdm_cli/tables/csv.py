@@ -51,6 +51,7 @@ from ppdm_cli.tables.csv_records import (
     whole_records,
 )
 from ppdm_cli.tables.formats import Files, Format, Writer, dictionary_free
+from ppdm_cli.tables.stores import unread
 
 _PLACE = re.compile(r"CSV column #(\d+): (?:Row #(\d+): )?")
 _RAGGED = re.compile(r"CSV parse error: Row #(\d+): Expected \d+ columns, got (\d+)")
@@ -232,12 +233,10 @@ class CsvTable(Table):
                 read = error.object[: error.start].decode(error.encoding, "replace")
             line = f"line {lines + read.count(chr(10)) + 1} of {quoted(label)}"
             raise DataError(*other_encoding(line, self._options)) from None
-        except (OSError, EOFError, zlib.error):
-            raise DataError(
-                "damaged-csv",
-                f"{quoted(label)} cannot be read to its end: it is damaged, truncated or not yours to read",
-                "copy it again, or check its rights",
-            ) from None
+        except (OSError, EOFError, zlib.error) as error:
+            what = f"{quoted(label)} cannot be read to its end: it is damaged, truncated or not yours to read"
+            damaged = DataError("damaged-csv", what, "copy it again, or check its rights")
+            raise unread(label, error, damaged) from None
 
     def _blocks(self) -> Iterator[tuple[str, bytes]]:
         """Yield runs of whole records, without the headers."""

@@ -22,6 +22,7 @@ import numpy as np
 
 from ppdm_cli.errors import DataError, RefusedError, argument, quoted
 from ppdm_cli.tables.csv_options import CsvOptions, other_encoding
+from ppdm_cli.tables.stores import reachable
 
 BLOCK = 8 << 20
 LONGEST_RECORD = 16 << 20
@@ -38,7 +39,7 @@ def open_bytes(source: Path | IO[bytes]) -> IO[bytes]:
     if not isinstance(source, Path):
         return source
     if source.name.lower().endswith(".gz"):
-        return gzip.open(source, "rb")  # type: ignore[return-value]
+        return gzip.open(reachable(source), "rb")
     return source.open("rb")
 
 

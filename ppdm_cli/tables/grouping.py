@@ -25,6 +25,7 @@ from ppdm_cli.errors import DataError, MismatchError, UsageError, argument, quot
 from ppdm_cli.files import content
 from ppdm_cli.sidecar import Attribute, Group
 from ppdm_cli.tables.base import Partition, RowTrouble, Table, WrappedTable
+from ppdm_cli.tables.stores import path_of
 
 LARGEST_MAPPING = 64 << 20
 """Bytes of a file of groups that are read at most."""
@@ -49,7 +50,7 @@ class Groups:
 
 def read_mapping(path: str | Path) -> Groups:
     """Read a CSV of a header and two columns: a value, and its group."""
-    path = Path(path)
+    path = path_of(path)
     data = content(path, "the file of groups ", LARGEST_MAPPING)
     try:
         rows = [r for r in csv.reader(io.StringIO(data.decode("utf-8-sig"), newline=""), strict=True) if r][1:]

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
-from os import PathLike
+from itertools import chain
 from pathlib import Path, PurePath
 from typing import IO, Any, Literal, cast
 
@@ -24,10 +24,9 @@ from ppdm_cli.tables.arrow import AS_TABLE, from_arrow
 from ppdm_cli.tables.base import Table, TableLike
 from ppdm_cli.tables.csv_options import CsvOptions
 from ppdm_cli.tables.formats import FORMATS, Files, format_of, stream_format
+from ppdm_cli.tables.stores import StorePath, expanded, path_of
 
 STANDARD = "-"
-_URI = re.compile(r"([a-z][a-z0-9+.-]+):/+(.*)")
-"""As a path it has lost a slash."""
 _PIPED = "decompress it on the way, such as {} FILE | ppdm ..."
 _NOT_TABLES = {
     b"\x1f\x8b": ("compressed by gzip", _PIPED.format("zcat")),
@@ -70,20 +69,17 @@ def open_table(
     elsewhere = OPENING.get()
     if elsewhere is not None and (found := elsewhere(source)) is not None:
         return found
-    csv = csv or CsvOptions()
+    csv, source = csv or CsvOptions(), expanded(source)
     if isinstance(source, (str, Path)):
         source = [source]
     if not isinstance(source, (list, tuple)):
         return from_arrow(source)
-    for one in source:
-        if isinstance(one, (str, Path)):
-            check_local(one, reading=True)
     if not source or "" in source:
         raise UsageError("no-input", "no input is named", "name a file, or - for standard input")
     if not all(isinstance(s, (str, Path)) for s in source):
         raise UsageError("no-table", f"a {type(source).__name__} of objects is not a table", AS_TABLE)
     if not any(map(is_stream, source)):
-        return _open_files([Path(s) for s in source], csv)
+        return _open_files([path_of(s) for s in source], csv)
     if len(source) > 1:
         what = "standard input or a pipe is named among other files"
         raise UsageError("stream-among-files", what, "give it alone, or only files")
@@ -92,23 +88,6 @@ def open_table(
     opened_stream = stream_format(standard_format).open_stream
     assert opened_stream is not None
     return opened_stream(stream, name, csv)
-
-
-def check_local(name: object, reading: bool = False) -> None:
-    """Refuse a URI, which Spark alone opens, and whatever names no file at all."""
-    if not isinstance(name, (str, PathLike)):
-        what = f"an object of type {type(name).__name__} is not the name of a file"
-        raise UsageError("no-name-of-a-file", what, "give a path")
-    uri = _URI.fullmatch(str(name))
-    if uri is None or Path(name).exists():
-        return
-    if uri[1] == "file":
-        raise UsageError("file-uri", f"{quoted(name)} is a URI", f"name the file by its path: /{uri[2]}")
-    shown = f"{uri[1]}://{uri[2]}"
-    step = "use Spark (docs/spark.md), or name a file here and copy it there"
-    if reading:
-        step = "use Spark (docs/spark.md), or copy the file here"
-    raise UsageError("uri-without-spark", f"{quoted(shown)} is a URI, which one machine does not open", step)
 
 
 def is_stream(source: object) -> bool:
@@ -168,7 +147,7 @@ def parts_of(paths: Sequence[Path]) -> Files:
         elif not path.is_file():
             what = f"{quoted(path)} is not an ordinary file"
             raise DataError("no-ordinary-file", what, "name a file, or - for standard input")
-        check_plain(logs_above(found), str(path))
+        check_plain(_logs(path, found), str(path))
         parts.extend(found)
     named = [(f, labels.get(f, str(f))) for f in parts]
     for file, name in named:
@@ -184,9 +163,10 @@ def _open_files(paths: Sequence[Path], csv: CsvOptions) -> Table:
     if len(forms) > 1:
         raise UsageError("several-formats", "the parts are of different formats", "give parts of one format")
     for file, name in zip(parts, names, strict=True):
-        files.reading(sidecar_path(file), f"{name}{SUFFIX}")  # whoever writes there speaks of this file
+        files.reading(_beside(file), f"{name}{SUFFIX}")  # whoever writes there speaks of this file
         with files.readable(name):
-            file.open("rb").close()
+            if not isinstance(file, StorePath):
+                file.open("rb").close()
     form = forms.pop()
     if len(parts) > 1 and form.parts == "one":
         others = [f.name for f in FORMATS if f.parts != "one"]
@@ -200,7 +180,7 @@ def _listed(folder: Path) -> list[Path]:
     endings = tuple(s for f in FORMATS if f.parts == "folder" for s in f.suffixes)
     return sorted(
         p
-        for p in folder.rglob("*")
+        for p in (folder.listed() if isinstance(folder, StorePath) else folder.rglob("*"))
         if p.name.endswith(endings)
         and p.is_file()
         and not any(q.startswith((".", "_")) for q in p.relative_to(folder).parts)
@@ -224,8 +204,11 @@ def sidecar_path(data: Path) -> Path:
     """Return where a sidecar is, unless another place is named: beside a file, in or beside a folder."""
     if (data / FOLDER_SIDECAR).is_file():
         return data / FOLDER_SIDECAR
-    named = data if data.name not in ("", "..") else data.resolve()  # a folder may be called .
-    return named.with_name(named.name + SUFFIX)
+    return _beside(data if data.name not in ("", "..") else data.resolve())  # a folder may be called .
+
+
+def _beside(data: Path) -> Path:
+    return data.with_name(data.name + SUFFIX)
 
 
 def check_plain(logs: Iterable[PurePath], name: str) -> None:
@@ -242,6 +225,13 @@ def check_plain(logs: Iterable[PurePath], name: str) -> None:
                 f"{quoted(name)} belongs to {kind}, whose files also hold rows that are not in it",
                 _READ[kind].format(quoted(shown)),
             )
+
+
+def _logs(path: Path, found: Sequence[Path]) -> Iterator[PurePath]:
+    """Yield what may be a log of the files that a path has; in a store by few questions."""
+    if not isinstance(path, StorePath) or path == found[0]:
+        return logs_above(found)
+    return chain(logs_among(path.listed()), logs_above([path / "_"]))
 
 
 def logs_above(files: Sequence[Path]) -> Iterator[Path]:

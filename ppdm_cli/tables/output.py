@@ -27,7 +27,8 @@ from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables.atomic import PendingFile, placed, spool, writing
 from ppdm_cli.tables.base import MOST_ROWS
 from ppdm_cli.tables.formats import Digesting, Format, bared, format_of, stream_format
-from ppdm_cli.tables.opening import check_local, sidecar_path
+from ppdm_cli.tables.opening import sidecar_path
+from ppdm_cli.tables.stores import StorePath, path_of
 
 if TYPE_CHECKING:
     from polars import DataFrame
@@ -65,20 +66,20 @@ class Output:
         self._beside: PendingFile | None = None
         if output is None:
             return
-        check_local(output)
-        beside = Path(sidecar) if sidecar is not None else None
+        beside = path_of(sidecar) if sidecar is not None else None
         if str(output) == "-":
             self._form = stream_format(to)
             self._standard = _standard_output()
             with writing(Path("temporary file")):
                 self._file = stack.enter_context(spool()) if spooled else self._standard
         else:
-            self._name = Path(output)
+            self._name = path_of(output)
             self._form = format_of(self._name)
             beside = beside or sidecar_path(self._name)
             data = stack.enter_context(PendingFile(self._name, force))
             self.targets.append(data)
-            self._file, self.folder = data.file, data.path.parent
+            self._file = data.file
+            self.folder = None if isinstance(data.path, StorePath) else data.path.parent
         if beside is not None:
             self._beside = stack.enter_context(PendingFile(beside, force, sidecar=True))
             self.targets.append(self._beside)

@@ -33,6 +33,7 @@ from ppdm_cli.tables.base import (
 )
 from ppdm_cli.tables.formats import Format, Writer
 from ppdm_cli.tables.pages import PagesWriter, ParquetWriter
+from ppdm_cli.tables.stores import StorePath, reachable, unread
 
 _HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 _WHOLE = re.compile(r"0|-?[1-9][0-9]{0,17}")
@@ -112,9 +113,9 @@ class _RowGroup:
     def slices(self) -> Iterator[pa.RecordBatch | pa.Table]:
         """Start to decode; what is returned does not hold this, or no reader would ever be closed."""
         file = pq.ParquetFile(
-            self.file,
+            reachable(self.file),
             metadata=self.metadata,
-            pre_buffer=False,
+            pre_buffer=isinstance(self.file, StorePath),
             read_dictionary=self.text,
             coerce_int96_timestamp_unit="us",
         )
@@ -126,8 +127,8 @@ class _RowGroup:
         try:
             batch = _READERS.setdefault(self, _Reader()).slice(self, place)
             _check_places(batch)
-        except (pa.ArrowException, OSError, StopIteration):
-            raise _damaged(self.label) from None
+        except (pa.ArrowException, OSError, StopIteration) as error:
+            raise unread(self.label, error, _damaged(self.label)) from None
         check_text(batch, self.text, self.label)
         read = normal_batch(batch, self.schema)
         if not self.extra:
@@ -192,15 +193,15 @@ class Footer(NamedTuple):
             if size == 0:
                 step = "check that the copy or export was finished"
                 raise DataError("empty-file", f"{quoted(label)} is empty", step)
-            metadata = pq.read_metadata(source)
+            metadata = pq.read_metadata(reachable(source))
             schema, carried = _in_microseconds(metadata.schema), dict(metadata.metadata or {})
             if (by_spark := _written_by_spark(carried)) is not None:
                 schema, carried = by_spark
             return cls(metadata, normal_schema(schema, label), carried.get(METADATA_KEY), size)
         except UnicodeError:
             raise no_utf8(label) from None
-        except (pa.ArrowException, OSError):
-            raise _damaged(label) from None
+        except (pa.ArrowException, OSError) as error:
+            raise unread(label, error, _damaged(label)) from None
 
 
 def _in_microseconds(physical: pq.ParquetSchema) -> pa.Schema:

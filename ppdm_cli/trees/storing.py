@@ -20,6 +20,7 @@ from ppdm_cli import sidecar as sidecars
 from ppdm_cli.domain import MOST_VALUES
 from ppdm_cli.errors import DataError, MismatchError, PpdmError, UsageError, argument, quoted
 from ppdm_cli.sidecar import by_line, explained
+from ppdm_cli.tables import path_of
 from ppdm_cli.trees.exporting import exact_cut
 from ppdm_cli.trees.tree import Feature, StoredText, StoredValue, Tree
 
@@ -153,7 +154,7 @@ def check_suffix(path: str | Path) -> None:
 
 def load_tree(path: str | Path) -> Tree:
     """Read a tree from its JSON file."""
-    path = Path(path)
+    path = path_of(path)
     check_suffix(path)
     if not path.is_file():
         what = f"{quoted(path)} does not exist, or is not a file"

@@ -183,27 +183,6 @@ def test_a_stream_that_is_no_table_is_called_what_it_is(what: str, ppdm: Run) ->
         assert said.encode() in done.stderr and done.stderr.count(b"\n") == 1
 
 
-@pytest.mark.parametrize(
-    "uri", ["s3://b/x.csv", "gs://b/x.csv", "https://h/x.csv", "abfss://c@a/x", "hdfs://n/*"]
-)
-def test_a_uri_is_called_one_by_every_command(uri: str, tmp_path: Path, ppdm: Run) -> None:
-    people(99).write_csv(tmp_path / "d.csv")
-    given = (
-        ("perturb", uri, "-o", "o.csv", "--gamma", "9"),
-        ("perturb", "d.csv", "-o", uri, "--gamma", "9"),
-        ("estimate", uri),
-        ("query", uri, "select count()"),
-        ("train-tree", uri, "--class", "group", "-o", "t.json"),
-        ("attack", uri),
-        ("plan", uri, "-o", "p.toml"),
-    )
-    for command in given:
-        said = ppdm(*command, code=2).stderr.decode()
-        assert f"'{uri}' is a URI" in said and "use Spark" in said and said.count("\n") == 1
-    said = ppdm("estimate", f"file://{tmp_path}/d.csv", code=2).stderr.decode()
-    assert f"name the file by its path: {tmp_path}/d.csv" in said
-
-
 def test_a_file_may_be_named_like_a_uri(tmp_path: Path, ppdm: Run) -> None:
     (tmp_path / "s3:").mkdir()
     people(99).write_csv(tmp_path / "s3:" / "d.csv")

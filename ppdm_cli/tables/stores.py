@@ -1,0 +1,254 @@
+"""Stores for whoever opens or writes what a URI names: buckets, and what else pyarrow or fsspec opens.
+
+A store shows a file whole or not at all: an upload to S3 or GCS appears when it is closed, and elsewhere it has
+a hidden name until then. Credentials come from the store's own means, never from a URI. What a store says of a
+file is asked for once in a run, and again at its end.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import re
+import stat
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from os import PathLike
+from pathlib import Path, PosixPath
+from typing import IO, Any, Self
+from urllib.parse import unquote
+
+from ppdm_cli import files
+from ppdm_cli.errors import DataError, UsageError, argument, quoted
+
+_URI = re.compile(r"([a-z][a-z0-9+.-]+):/+(.*)", re.DOTALL)
+"""As a path it has lost a slash."""
+_PATTERN = re.compile(r"[*?[]")
+_BUCKETS = {"s3": "s3", "s3a": "s3", "s3n": "s3", "gs": "gs", "gcs": "gs"}
+"""Schemes of stores in which uploads appear when they are closed, and what pyarrow calls them."""
+_PLAIN = re.compile(r"([^:@/?]+@)?[^:@/?]*(:\d+(?!.*@))?(/(?!.*\?[^/]*=).*)?", re.DOTALL)
+"""What follows the scheme where it has neither a password nor settings."""
+_ANSWER = re.compile(r"AWS Error ([A-Z_]+)|\b(UNAUTHENTICATED|PERMISSION_DENIED|UNAVAILABLE)\b")
+_PARTS = 32 << 20
+"""Bytes that may wait for a store to take them."""
+
+
+def path_of(name: object, secret: str = "") -> Path:
+    """Return the path that a person means: of this machine or, where it is a URI, of a store.
+
+    An option that names a `secret`, such as a key, means a file of this machine.
+    """
+    if not isinstance(name, (str, PathLike)):
+        what = f"an object of type {type(name).__name__} is not the name of a file"
+        raise UsageError("no-name-of-a-file", what, "give a path")
+    text = str(name)
+    uri = _URI.fullmatch(text)
+    if uri is None or Path(text).exists():
+        return Path(text)
+    scheme, rest = uri.groups()
+    if scheme == "file":
+        return Path("/" + unquote(rest))
+    if not _PLAIN.fullmatch(rest) or (scheme in _BUCKETS and "@" in rest.partition("/")[0]):
+        what = f"a URI of {scheme}:// has credentials or settings in it, so it is not shown"
+        step = "name the file alone, and set them in the environment or a profile (docs/stores.md)"
+        raise UsageError("credentials-in-uri", what, step)
+    if secret:
+        what = f"{argument(secret)} names what stays on this machine, and {quoted(text)} is in a store"
+        raise UsageError("secret-in-store", what, "name a file on a local disk")
+    return StorePath(text)
+
+
+def expanded(sources: Any) -> Any:
+    """Return sources with each URI that is a pattern replaced by what it matches, as a shell would."""
+    several = isinstance(sources, (list, tuple))
+    found = list[Any]()
+    for source in sources if several else [sources]:
+        uri = isinstance(source, (str, Path)) and "://" in str(source)
+        found += _matching(path_of(source)) if uri else [source]
+    return found if several or len(found) != 1 else found[0]
+
+
+def _matching(path: Path) -> Sequence[Path]:
+    """Return what is there by the name of the path or, if nothing is, by its name as a pattern."""
+    if not _PATTERN.search(str(path)) or path.exists():
+        return [path]
+    start = 2 if isinstance(path, StorePath) else 1
+    found = [type(path)(*path.parts[:start])]
+    for part in path.parts[start:]:
+        if not _PATTERN.search(part):
+            found = [f / part for f in found]
+            continue
+        below = (b for f in found if f.is_dir() for b in f.iterdir() if not b.name.startswith((".", "_")))
+        found = [b for b in below if fnmatchcase(b.name, part)]
+    if not (found := sorted(f for f in found if f.exists())):
+        raise DataError("nothing-matches", f"nothing matches {quoted(path)}", "check its name")
+    return found
+
+
+class StorePath(PosixPath):
+    """A path in a store, such as s3://bucket/people.parquet, that answers as one of this machine does."""
+
+    typed = ""
+    """What a person typed, where an engine may have its own reading of it."""
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        whole = self.parts[:1] and self.parts[0].endswith(":")
+        return self.typed or (text.replace(":/", "://", 1) if whole else text)
+
+    @property
+    def parents(self) -> Sequence[Self]:
+        return super().parents[:-2]  # not the scheme
+
+    def listed(self, recursive: bool = True) -> dict[Self, Any]:
+        """Return what is in a folder, with what the store says of it."""
+        from pyarrow.fs import FileSelector
+
+        with _answering(self) as (system, path):
+            found = system.get_file_info(FileSelector(path, recursive=recursive))
+            below = {self / f.path.strip("/")[len(path.strip("/")) :].strip("/"): f for f in found}
+        files.store_answers().update(below | ({(self, "all"): True} if recursive else {}))
+        return below
+
+    def _asked(self) -> Any:
+        """Return what the store says of this, or has said in this run; None if it has no such thing."""
+        seen = files.store_answers()
+        found = seen.get(self)
+        if found is None and not any((above, "all") in seen for above in self.parents):
+            with _answering(self) as (system, path):
+                seen[self] = found = system.get_file_info(path)
+        return found if found is not None and (found.is_file or found.type.name == "Directory") else None
+
+    def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:
+        if (info := self._asked()) is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self))
+        kind = stat.S_IFREG if info.is_file else stat.S_IFDIR
+        times = dict.fromkeys(("st_mtime_ns", "st_ctime_ns"), info.mtime_ns)
+        return os.stat_result((kind, 0, 0, 1, 0, 0, info.size or 0, 0, 0, 0), times)
+
+    def exists(self, *, follow_symlinks: bool = True) -> bool:
+        return self._asked() is not None
+
+    def is_file(self, *, follow_symlinks: bool = True) -> bool:
+        return self.exists() and bool(self._asked().is_file)
+
+    def is_dir(self, *, follow_symlinks: bool = True) -> bool:
+        return self.exists() and not self._asked().is_file
+
+    def iterdir(self) -> Generator[Self, None, None]:
+        yield from self.listed(recursive=False)
+
+    def resolve(self, strict: bool = False) -> Self:
+        return self
+
+    absolute = resolve
+
+    def open(self, *_: object, **__: object) -> Any:
+        """Open the file, to read its bytes."""
+        with _answering(self) as (system, path):
+            return system.open_input_file(path)
+
+    def unlink(self, missing_ok: bool = False) -> None:
+        with suppress(*[FileNotFoundError] * missing_ok), _answering(self) as (system, path):
+            system.delete_file(path)
+
+    def copy_to(self, target: Path) -> None:
+        with _answering(self) as (system, path):
+            system.copy_file(path, _place(str(target))[1])
+
+    def rename(self, target: Any) -> Self:
+        try:
+            with _answering(self) as (system, path):
+                system.move(path, _place(str(target))[1])
+        except NotImplementedError:  # of Azure without a hierarchy
+            self.copy_to(target)
+            self.unlink()
+        return type(self)(target)
+
+    replace = rename
+
+    def upload(self, file: IO[bytes], hidden: Path, over: bool = True) -> None:
+        """Put all of a file here, whole or not at all, and over what is there only if so told."""
+        if not over and self.exists():
+            raise FileExistsError
+        bucket = self.parts[0][:-1] in _BUCKETS
+        with _answering(self if bucket else hidden) as (system, path):
+            stream = system.open_output_stream(path, compression=None)
+            try:
+                file.seek(0)
+                while block := file.read(_PARTS):
+                    stream.write(block)
+                    if bucket:
+                        stream.flush()
+                stream.close()
+            except BaseException:
+                # where a stream ends, its upload does too, and shows what there is: so this one never ends
+                ctypes.pythonapi.Py_IncRef(ctypes.py_object(stream))
+                if not (bucket and over):
+                    with suppress(Exception):
+                        system.delete_file(path)
+                raise
+        if not bucket:
+            hidden.rename(self)
+
+
+def reachable(path: Any) -> Any:
+    """Return what other libraries open: a path of this machine as it is, one of a store open."""
+    return path.open() if isinstance(path, StorePath) else path
+
+
+@contextmanager
+def _answering(path: Path) -> Iterator[tuple[Any, str]]:
+    """Yield a file system and the path in it; what the store says of a failure becomes an error of ours."""
+    place = _place(str(path))
+    try:
+        yield place
+    except (FileNotFoundError, NotImplementedError):
+        raise
+    except Exception as error:  # of pyarrow, or of what fsspec found: it may quote credentials
+        raise gave_up(str(path), error) from None
+
+
+def gave_up(name: str, error: BaseException) -> DataError:
+    """Return the error for a store that does not do what it was asked."""
+    answer = _ANSWER.search(str(error))
+    why = (answer[1] or answer[2]) if answer else type(error).__name__
+    step = "check the name, your credentials and the network (docs/stores.md), then run this again"
+    return DataError("store-failed", f"the store of {quoted(name)} failed ({why})", step)
+
+
+def unread(name: str, error: BaseException, damaged: DataError) -> DataError:
+    """Return why a file cannot be read to its end: the store failed on the way, or it is damaged."""
+    return gave_up(name, error) if _ANSWER.search(str(error)) else damaged
+
+
+def _place(uri: str) -> tuple[Any, str]:
+    scheme, _, rest = uri.partition("://")
+    authority, _, below = rest.partition("/")
+    system, root = _system(scheme, authority)
+    return system, f"{root.rstrip('/')}/{below}" if below else root
+
+
+@lru_cache
+def _system(scheme: str, authority: str) -> tuple[Any, str]:
+    """Return a file system, and the path in it of a bucket or of what is at the root of a host."""
+    from pyarrow import fs
+
+    root = f"{_BUCKETS.get(scheme, scheme)}://{authority}"
+    try:
+        if scheme == "az" and (account := os.environ.get("AZURE_STORAGE_ACCOUNT")):
+            return fs.AzureFileSystem(account, os.environ.get("AZURE_STORAGE_KEY")), authority
+        return fs.FileSystem.from_uri(root)
+    except Exception as error:
+        if scheme in _BUCKETS:
+            raise gave_up(root, error) from None
+    with suppress(Exception):  # where fsspec is not there, or lacks what it needs
+        from fsspec.core import url_to_fs
+
+        system, path = url_to_fs(root)
+        return fs.PyFileSystem(fs.FSSpecHandler(system)), path
+    step = f"see docs/stores.md for what {scheme}:// needs, copy the file here, or use Spark (docs/spark.md)"
+    raise UsageError("unknown-store", f"{quoted(root)} cannot be opened: what it takes is not here", step)
