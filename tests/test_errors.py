@@ -113,7 +113,7 @@ def test_every_argument_that_a_message_names_is_one() -> None:
     """Of a function of the front door, of a plan or one of its columns, or of CsvOptions."""
     known = {*Plan.__struct_fields__, *AttributePlan.__struct_fields__}
     known |= {*CsvOptions.__dataclass_fields__, "type", "null", "date_format", "function", "records"}
-    known |= {"on", "plot", "test", "domain"}  # options of commands alone, or settings of a column
+    known |= {"on", "plot", "report", "test", "domain"}  # options of commands alone, or settings of a column
     for name in ppdm_cli.__all__:
         found = getattr(ppdm_cli, name)
         known |= {*signature(found).parameters} if callable(found) and not isinstance(found, type) else set()

@@ -15,7 +15,7 @@ from typing import Literal
 from ppdm_cli.attacks.adversary import Adversary, AttackedAttribute, Guess, Records
 from ppdm_cli.attacks.audit import TESTED, Audit
 from ppdm_cli.attacks.linear import BayesLinear, Pca, Spectral
-from ppdm_cli.attacks.pairing import Paired
+from ppdm_cli.attacks.pairing import Paired, check_order
 from ppdm_cli.attacks.posterior import KnownAttribute, Posterior
 from ppdm_cli.attacks.repeat import Repeat
 from ppdm_cli.attacks.report import (
@@ -119,6 +119,8 @@ def attack(
                 "the release has no perturbed attribute: there is nothing to attack",
                 "perturb one",
             )
+        if truth is not None:
+            check_order(sidecar, rows_taken)
         original = open_original(truth, sidecar.attributes, csv, mappings, rows_taken, sidecar)
         target = None
         if recovered is not False:

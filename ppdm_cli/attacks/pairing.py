@@ -30,12 +30,19 @@ if TYPE_CHECKING:
 PUBLISHED, ORIGINAL = "published:", "original:"
 
 
+def check_order(sidecar: Sidecar, rows_taken: object) -> None:
+    """Refuse to pair a shuffled release without its private file of rows, before anything is counted."""
+    if sidecar.privacy is not UNSET and sidecar.privacy.shuffled and rows_taken is None:
+        raise MismatchError(
+            "shuffled-release",
+            "the release is shuffled, so nobody knows which row is which",
+            f"leave out {argument('truth')}, unless you have the {argument('rows_taken', 'FILE')} of that run",
+        )
+
+
 def unpaired(sidecar: Sidecar) -> str:
     """Return the next step where the rows of a release and its original do not belong together."""
     privacy = sidecar.privacy
-    if privacy is not UNSET and privacy.shuffled:
-        unless = f"unless you have the {argument('rows_taken', 'FILE')} of that run"
-        return f"the release is shuffled: leave out {argument('truth')}, {unless}"
     of_person = privacy is not UNSET and privacy.unit == "person"
     return OWN + f", and add {argument('rows_taken', 'FILE')} of that run" * of_person
 

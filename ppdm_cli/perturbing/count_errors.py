@@ -36,7 +36,7 @@ MUCH_MOVED = 0.05
 """If a larger share of values is moved into a domain, the counts at its ends are misleading."""
 UNCHANGED = 0.95
 """A larger share of values that are published as they were is hardly perturbed."""
-WAY_OUT = "group its values (prefix, mapping), take fewer bins or more gamma, or drop it"
+WAY_OUT = "group its values (prefix, mapping), take fewer bins or more budget, or drop it"
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ def refuse_useless(errors: Mapping[str, Expected | None], unchanged: Sequence[st
         raise RefusedError(
             "nothing-learnable",
             f"nothing can be learnt about {listed(useless)}: a count's standard error exceeds the mean count",
-            f"group values, take fewer bins or more gamma, drop them, or leave out {argument('strict', True)}",
+            f"group values, take fewer bins or more budget, drop them, or leave out {argument('strict', True)}",
         )
     if unchanged:
         raise RefusedError(

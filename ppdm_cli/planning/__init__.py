@@ -26,6 +26,7 @@ from ppdm_cli.errors import (
     PpdmError,
     RefusedError,
     UsageError,
+    argument,
     counted,
     listed,
     quoted,
@@ -435,7 +436,8 @@ def _sentences(
     records: int,
 ) -> list[str]:
     lines = [f"{d[0].upper()}{d[1:]}." for d in (dialect.doubts if dialect else ())]
-    lines += [f"{n}: {doubt}." for n, w in types.items() for doubt in w.doubts]
+    dropped = {a.name for a in found if a.drop}
+    lines += [f"{n}: {doubt}." for n, w in types.items() if n not in dropped for doubt in w.doubts]
     padded = [n for n, w in types.items() if w.padded]
     if padded:
         lines.append(f"Digits that begin with zeros stay text: {', '.join(padded)}.")
@@ -450,7 +452,10 @@ def _sentences(
             f"Nearly all records would be in one of ten equal bins of {', '.join(skewed)}: declare a domain."
         )
     if order:
-        lines.append(f"The order of the rows reveals {listed(order)}, so the plan shuffles them.")
+        lines.append(
+            f"The order of the rows reveals {listed(order)}, so the plan shuffles them. To check the release "
+            f"with {argument('truth')} later, add {argument('rows_taken', 'FILE')} when you perturb."
+        )
     if pairs:
         shown = "; ".join(f"{quoted(a)} gives away {quoted(b)}" for a, b in pairs[:12])
         more = f", and {len(pairs) - 12} pairs more" if len(pairs) > 12 else ""

@@ -107,7 +107,7 @@ class Advice:
     kind: str
     look: Sketch | None = None
     drop: str = ""
-    """Why it is to be left out, if it is."""
+    """Why it is to be left out, if it is: a table shows what is before a colon."""
     settings: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     N: int | None = None
@@ -135,7 +135,9 @@ class Advice:
         """Return what is proposed, for a person."""
         if self.keep:
             return "keep, as you said"
-        return f"drop: {self.drop}" if self.drop else ", ".join(f"{k}={v}" for k, v in self.settings.items())
+        if self.drop:
+            return f"drop: {self.drop.partition(':')[0]}"
+        return ", ".join(f"{k}={v}" for k, v in self.settings.items())
 
 
 def advised(
@@ -152,7 +154,7 @@ def advised(
     for name in schema.names:
         kind = schema.field(name).type
         if name in unreadable:
-            found.append(Advice(name, str(kind), drop="of a type that has no domain"))
+            found.append(Advice(name, str(kind), drop="a type without a domain"))
             continue
         look, own = looks.columns[name], settled.get("attributes", {}).get(name, {})
         one = Advice(name, str(kind), look, keep=name in settled.get("keep", ()), bins=bins)
@@ -188,24 +190,24 @@ def _judge(
     """Find out what becomes of a column; one that is `wanted` names nobody, as its owner has said."""
     common = look.common if look.exact else look.values
     if look.nulls == look.rows:
-        one.drop = "without any value"
+        one.drop = "no value at all"
     elif look.infinite:
-        one.drop = "with infinite numbers, which are in no domain"
+        one.drop = "infinite numbers: no domain holds them"
     elif look.values + (look.nulls > 0) < 2:
-        one.drop = "of one value only"
+        one.drop = "one value only"
     elif not wanted and pa.types.is_string(kind) and _is_prose(look, column):
         one.drop = "free text"
     elif not wanted and _identifies(one.name, kind, look, column):
         one.drop = "an identifier"
         one.repeats = look.records_each if look.records_each > 1.02 else 0.0
     elif not wanted and pa.types.is_string(kind) and _names_persons(one.name, look, column):
-        one.drop = "names, contacts or notes of persons"
+        one.drop = "may name persons: names, contacts or notes"
     elif pa.types.is_string(kind):
         _judge_text(one, look, column, gamma)
     elif (look.values <= one.bins and common + (look.nulls > 0) < 2) or (
         pa.types.is_boolean(kind) and look.common < look.values
     ):
-        one.drop = "of hardly more than one value"
+        one.drop = "hardly more than one value"
     elif not pa.types.is_boolean(kind):
         _judge_number(one, kind, look, column)
     if one.drop:
@@ -268,13 +270,13 @@ def _judge_text(one: Advice, look: Sketch, column: pa.Array, gamma: float | Deci
     if look.pooled > POOLED or not look.exact or relative_error(gamma, N + 1, look.rows) > USELESS:
         beginnings = pc.value_counts(pc.utf8_slice_codeunits(column.drop_null(), 0, 1)).field("counts")
         if _share(column, _CODE) <= 0.9 or len(beginnings) < 2:
-            one.drop = "of too many values to be learnt, which a file of groups could make few"
+            one.drop = "too many values: a file may group them (mapping)"
             return
         one.settings["prefix"] = 1
         one.notes.append("many codes: their first character is kept")
         N = int((beginnings.to_numpy() >= FEW).sum()) + 1
     if N + (look.nulls > 0) < 2:
-        one.drop = "of hardly more than one value"
+        one.drop = "hardly more than one value"
         return
     if look.values > look.common:
         one.notes.append("rare values")

@@ -284,7 +284,7 @@ def release_facts(sidecar: Sidecar, prior: float = PRIOR) -> list[Fact]:
         found += [Fact("withheld", line) for line in lines]
         if record.unit == "record":
             words = (
-                "The promise is for a record: of a person with several records it is their product, unless "
+                "The promise is for one record. A person with several records reveals more, unless "
                 f"{argument('person')} limits them."
             )
             found.append(Fact("unit", words))

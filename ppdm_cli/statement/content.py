@@ -235,7 +235,7 @@ def today() -> str:
 def about_template() -> str:
     """Return the file of what only the owner can say, with all questions and no answers."""
     lines = [
-        "# Answers for the statement: ppdm inspect RELEASE --report statement.html --about about.toml",
+        f"# Answers for the statement, for {argument('about', 'FILE')} of ppdm inspect.",
         "# What you leave empty becomes a line to write on.",
     ]
     lines += [f'\n# {question}\n{name} = ""' for name, question in QUESTIONS.items()]

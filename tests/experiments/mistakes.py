@@ -109,7 +109,10 @@ MISTAKES: dict[str, tuple[int, str]] = {
     "estimate release.csv --truth release.csv": (3, "has a sidecar: it is not an original"),
     "estimate release.csv --plan nine.toml": (2, "add --truth ORIGINAL, or leave them out"),
     "estimate release.csv --rows-taken nine.toml": (2, "add --truth ORIGINAL"),
-    "attack release.csv --truth patients.csv": (3, "the release is shuffled: leave out --truth"),
+    "attack release.csv --truth patients.csv": (
+        3,
+        "the release is shuffled, so nobody knows which row is which; leave out",
+    ),
     "train-tree release.csv -o tree.json": (2, "add --class COL"),
     # keys
     f"{P} --gamma 9 --id patient --key-file release.csv": (2, "it does not hold 64 hex digits"),
