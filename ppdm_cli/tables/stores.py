@@ -108,7 +108,7 @@ class StorePath(PosixPath):
         from pyarrow.fs import FileSelector
 
         with _answering(self) as (system, path):
-            found = system.get_file_info(FileSelector(path, recursive=recursive))
+            found = system.get_file_info(FileSelector(path, allow_not_found=True, recursive=recursive))
             below = {self / f.path.strip("/")[len(path.strip("/")) :].strip("/"): f for f in found}
         files.store_answers().update(below | ({(self, "all"): True} if recursive else {}))
         return below
@@ -240,8 +240,9 @@ def _system(scheme: str, authority: str) -> tuple[Any, str]:
     root = f"{_BUCKETS.get(scheme, scheme)}://{authority}"
     try:
         if scheme == "az" and (account := os.environ.get("AZURE_STORAGE_ACCOUNT")):
-            return fs.AzureFileSystem(account, os.environ.get("AZURE_STORAGE_KEY")), authority
-        return fs.FileSystem.from_uri(root)
+            return fs.AzureFileSystem(account, account_key=os.environ.get("AZURE_STORAGE_KEY")), authority
+        limit = "?retry_limit_seconds=60" * root.startswith("gs:")  # instead of a quarter of an hour
+        return fs.FileSystem.from_uri(root + limit)
     except Exception as error:
         if scheme in _BUCKETS:
             raise gave_up(root, error) from None

@@ -295,3 +295,20 @@ def test_what_pyarrow_does_not_know_is_opened_by_fsspec(tmp_path: Path, ppdm: Ru
     ppdm("perturb", "d.csv", "-o", "memory://clinic/r.csv", "--gamma", 9, "--shuffle")
     ppdm("estimate", "memory://clinic/r.csv")
     assert sorted(p.name for p in path_of("memory://clinic").iterdir()) == ["r.csv", "r.csv.ppdm.json"]
+
+
+def test_each_scheme_has_its_file_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT", "account")
+    monkeypatch.setenv("AZURE_STORAGE_KEY", "aGVsbG8=")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    stores._system.cache_clear()
+    places = {"s3://b": "s3", "s3a://b": "s3", "gs://b": "gcs", "az://b": "abfs"}
+    places["abfss://b@account.dfs.core.windows.net"] = "abfs"
+    for uri, kind in places.items():
+        system, path = stores._place(f"{uri}/a b/%20.csv")
+        assert (system.type_name, path) == (kind, "b/a b/%20.csv")
+    stores._system.cache_clear()
+
+
+def test_a_folder_that_is_not_there_has_nothing_in_it() -> None:
+    assert not list(path_of("mock://clinic/none").iterdir())
