@@ -239,8 +239,8 @@ def nice_edges(low: Any, high: Any, bins: int, kind: pa.DataType) -> list[Any]:
     """Return the edges of 2 to `bins` bins of a round width that cover [low, high], from a multiple of it."""
     whole = dtypes.is_whole(kind)
     a, b = Fraction(low), Fraction(high)
-    span = b - a or Fraction(1)
-    power = floor((Decimal(span.numerator) / Decimal(span.denominator)).log10()) - 7
+    least = (b - a or Fraction(1)) / bins  # no narrower bins cover the span
+    power = floor((Decimal(least.numerator) / Decimal(least.denominator)).log10()) - 1
     if whole:
         power = max(power, 0)
     lowest, highest = map(Fraction, dtypes.limits(kind))

@@ -150,12 +150,16 @@ class _Test:
         self._n, self._level = len(places), FALSE_ALARM / (max(attributes, 1) * len(LAGS) * 4)
         self._groups = np.zeros(self._n, np.int64) if groups is None else groups
         self._sizes = np.bincount(self._groups)
-        self._pairs = {}
+        self._paired = dict[int, np.ndarray]()
+        pairs, shared = list[Floats](), list[Floats]()
         for lag in (lag for lag in LAGS if lag < self._n):
             paired = places[lag:] - places[:-lag] == lag
             paired &= self._groups[lag:] == self._groups[:-lag]
-            shared = paired[lag:] & paired[:-lag]  # the record in the middle is in two pairs
-            self._pairs[lag] = paired, self._counted(paired, lag), self._counted(shared, lag)
+            self._paired[lag] = paired
+            pairs.append(self._counted(paired, lag))
+            shared.append(self._counted(paired[lag:] & paired[:-lag], lag))
+        self._pairs, self._shared = (np.reshape(c, (-1, len(self._sizes))) for c in (pairs, shared))
+        """By lag and group: the pairs, and the records that are in the middle of two of them."""
 
     def _counted(self, rows: np.ndarray, lag: int) -> Floats:
         """Return how many of some rows, counted from the lag-th, each group has."""
@@ -186,15 +190,17 @@ class _Test:
         squares, fourths = total(ranks**2), total(ranks**4)
         of_equals = _Sums(equals, total((counts - 1) ** 2), equals)
         of_ranks = _Sums(-squares, fourths, squares**2 - fourths)  # the ranks of a group sum to 0
+        equal, alike = (s.moments(n, self._pairs, self._shared) for s in (of_equals, of_ranks))
+        pairs, spreads = self._pairs.sum(axis=1), self._pairs @ (squares / n)
         score, found = ranks[cells], []
-        for lag, (paired, pairs, shared) in self._pairs.items():
+        for i, (lag, paired) in enumerate(self._paired.items()):
+            mean, variance = equal[:, i].tolist()
             seen = float(np.count_nonzero((codes[lag:] == codes[:-lag]) & paired))
-            mean, variance = of_equals.moments(n, pairs, shared)
-            possible = float(pairs.sum()) - mean if seen > mean else mean
+            possible = float(pairs[i]) - mean if seen > mean else mean
             found.append((lag, *_judged(seen - mean, possible, variance)))
+            mean, variance = alike[:, i].tolist()
             seen = float(np.einsum("i,i,i", score[lag:], score[:-lag], paired))  # a product of BLAS would wait
-            mean, variance = of_ranks.moments(n, pairs, shared)
-            found.append((lag, *_judged(seen - mean, float((pairs * squares / n).sum()), variance)))
+            found.append((lag, *_judged(seen - mean, float(spreads[i]), variance)))
         return found
 
 
@@ -209,15 +215,18 @@ class _Sums:
     squares: Floats
     """f(a, b) squared."""
 
-    def moments(self, n: np.ndarray, pairs: Floats, shared: Floats) -> tuple[float, float]:
-        """Return mean and variance of f summed over pairs in a random order, `shared` of them with the next."""
+    def moments(self, n: np.ndarray, pairs: Floats, shared: Floats) -> Floats:
+        """Return means and variances of f summed over pairs in a random order, `shared` of them with the next.
+
+        The last axis of both is that of groups.
+        """
         two = np.maximum(n * (n - 1.0), 1)
         three, four = two * np.maximum(n - 2, 1), two * np.maximum(n - 2, 1) * np.maximum(n - 3, 1)
         mean = pairs * self.once / two
         apart = (self.once**2 - 4 * self.star + 2 * self.squares) / four
         touching = (self.star - self.squares) / three
         squared = pairs * self.squares / two + 2 * shared * touching + (pairs**2 - pairs - 2 * shared) * apart
-        return float(mean.sum()), float((squared - mean**2).sum())
+        return np.stack([mean.sum(axis=-1), (squared - mean**2).sum(axis=-1)])
 
 
 def _judged(excess: float, possible: float, variance: float) -> tuple[float, float]:
