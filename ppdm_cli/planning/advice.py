@@ -137,7 +137,7 @@ class Advice:
             return "keep, as you said"
         if self.drop:
             return f"drop: {self.drop.partition(':')[0]}"
-        return ", ".join(f"{k}={v}" for k, v in self.settings.items())
+        return ", ".join(f"{k}={v}" for k, v in self.settings.items() if (k, v) != ("domain", "data"))
 
 
 def advised(

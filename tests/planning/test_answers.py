@@ -93,6 +93,13 @@ def test_a_later_plan_keeps_earlier_answers_and_settings(tmp_path: Path, ppdm: R
     assert "line 1" in ppdm("plan", "e.csv", "-o", "x.toml", "--plan", "bad.toml", code=2).stderr.decode()
 
 
+def test_a_later_plan_proposes_in_the_words_of_the_first(tmp_path: Path) -> None:
+    (tmp_path / "e.csv").write_bytes(export(500))
+    first = plan(tmp_path / "e.csv", tmp_path / "p.toml", record_epsilon=2)
+    again = plan(tmp_path / "e.csv", plan=tmp_path / "p.toml")
+    assert [c.proposal for c in again.columns] == [c.proposal for c in first.columns]
+
+
 def test_a_column_that_was_answered_is_not_asked_about_again(tmp_path: Path) -> None:
     rows = [f"{'abcde'[i * 7 % 5]},{'xyz'[i % 3]},{i * 7919 % 90000 + 10000}\n" for i in range(600)]
     (tmp_path / "t.csv").write_text("name,ward,number\n" + "".join(rows))
