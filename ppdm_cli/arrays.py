@@ -43,6 +43,17 @@ def joined(codes: Sequence[np.ndarray], sizes: Sequence[int]) -> Codes:
     return found
 
 
+def code_counts(codes: np.ndarray, size: int) -> np.ndarray:
+    """Return how often each code below a size is there; of codes of a byte, each pair is counted at once."""
+    if codes.dtype != np.uint8 or not codes.flags.c_contiguous:
+        return np.bincount(codes, minlength=size)
+    even = len(codes) // 2 * 2
+    pairs = np.bincount(codes[:even].view(np.uint16), minlength=size << 8).reshape(-1, 1 << 8)
+    found = pairs.sum(axis=1) + pairs.sum(axis=0)[: len(pairs)]
+    found[codes[even:]] += 1
+    return found
+
+
 def split(codes: np.ndarray, sizes: Sequence[int]) -> list[np.ndarray]:
     """Return the codes of each combination; by quotients, as numpy's remainders are several times slower."""
     rest, found = codes, list[np.ndarray]()

@@ -206,6 +206,12 @@ def plain(column: pa.Array) -> pa.Array:
     return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
 
+def uncoded(column: pa.Array) -> pa.Array:
+    """Return a column of numbers as its values, and text as it is."""
+    is_text = pa.types.is_dictionary(column.type) and pa.types.is_string(column.type.value_type)
+    return column if is_text else plain(column)
+
+
 def to_json(value: Any, kind: pa.DataType) -> int | float | str | bool:
     """Return one carrier value (or category) as a sidecar writes it."""
     if is_discrete(kind):

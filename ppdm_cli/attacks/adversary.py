@@ -245,6 +245,9 @@ class _Side:
     def column(self, name: str) -> pa.Array:
         return self._batch.column(self._side + name)
 
+    def coded(self, name: str) -> pa.Array:
+        return self._batch.coded(self._side + name)
+
     def where(self, row: int) -> str:
         if self._side == ORIGINAL:
             return f"row {self._batch.first_row + row + 1} of the original"

@@ -105,7 +105,9 @@ class Domain(ABC):
 
     def encode(self, array: pa.Array, clip: bool = False) -> Encoded:
         """Return the codes of a column; `clip` moves what is outside to the nearest bin, or to null."""
-        if pa.types.is_dictionary(array.type) and array.dictionary.null_count:
+        if pa.types.is_dictionary(array.type):
+            if not array.dictionary.null_count:
+                return self._encode_entries(array, clip)
             array = array.dictionary_decode()  # a null among the labels is a null of its rows
         codes = np.empty(len(array), code_type(self.size))
         null = np.empty(0, np.intp)
@@ -123,6 +125,27 @@ class Domain(ABC):
         else:
             away[null] = True
             outside = np.flatnonzero(away)
+        return Encoded(codes, outside)
+
+    def _encode_entries(self, array: pa.DictionaryArray, clip: bool) -> Encoded:
+        """Return the codes of a dictionary's rows by those of its entries."""
+        places, entries = dtypes.carrier(array.indices), self.encode(array.dictionary, clip)
+        null = np.empty(0, np.intp)
+        if array.null_count:
+            null = np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False))
+            places = places.copy()
+            places[null] = 0
+        if np.array_equal(entries.codes, np.arange(len(entries.codes))):  # as releases have them
+            codes = places.astype(code_type(self.size))
+        else:
+            codes = entries.codes.take(places)
+        outside = np.empty(0, np.intp)
+        if entries.outside.size or (null.size and not self.nulls):
+            away = np.isin(np.arange(len(array.dictionary) + 1), entries.outside).take(places)
+            away[null] = not self.nulls
+            outside = np.flatnonzero(away)
+        if self.nulls:
+            codes[null] = self.null_code
         return Encoded(codes, outside)
 
     def _encode_values(self, array: pa.Array, codes: Codes, null: np.ndarray, clip: bool) -> np.ndarray:

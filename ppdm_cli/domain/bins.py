@@ -83,8 +83,6 @@ class Bins(Domain):
         return bins[:-1] + [bins[-1][:-1] + "]"] + ["null"] * self.nulls
 
     def _encode_values(self, array: pa.Array, codes: Codes, null: np.ndarray, clip: bool) -> np.ndarray:
-        if pa.types.is_dictionary(array.type):
-            array = array.dictionary_decode()
         values = dtypes.carrier(array)
         misses = [np.empty(0, np.intp)]
         for start in range(0, len(values), _BLOCK):

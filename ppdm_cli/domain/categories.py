@@ -67,12 +67,7 @@ class Categories(Domain):
         return dtypes.column(self.values, self.kind)
 
     def _encode_values(self, array: pa.Array, codes: Codes, null: np.ndarray, clip: bool) -> np.ndarray:
-        if pa.types.is_dictionary(array.type):
-            places = self._find(array.dictionary)
-            indices = array.indices.fill_null(0).to_numpy(zero_copy_only=False)
-            found = places[indices] if len(places) else np.full(len(array), -1)
-        else:
-            found = self._find(array)
+        found = self._find(array)
         if null.size:
             found = found.copy()
             found[null] = 0

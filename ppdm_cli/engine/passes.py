@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, ParamSpec, Protocol,
 import numpy as np
 import pyarrow as pa
 
+from ppdm_cli import dtypes
 from ppdm_cli.arrays import Addresses
 from ppdm_cli.errors import UsageError, quoted
 from ppdm_cli.files import THREADS
@@ -85,6 +86,11 @@ class Batch:
         return np.arange(self.first_row, self.first_row + self.rows, dtype=np.uint64)
 
     def column(self, name: str) -> pa.Array:
+        """Return a column of values; text may be a dictionary."""
+        return dtypes.uncoded(self.coded(name))
+
+    def coded(self, name: str) -> pa.Array:
+        """Return a column as it was loaded, which may be a dictionary of any type."""
         return self.columns.column(name)
 
     def where(self, row: int) -> str:
@@ -208,7 +214,7 @@ class Threads(Engine):
 def numbered(table: Table, columns: Sequence[str] | None, run: Any = map) -> Iterator[Batch]:
     """Load a table's partitions, by `run` as `map` would, and number their rows in order."""
     first_row = 0
-    for index, (file, in_file, batch) in enumerate(loaded(table, columns, run)):
+    for index, (file, in_file, batch) in enumerate(loaded(table, columns, run, coded=True)):
         yield Batch(batch, index, first_row, quoted(file), in_file)
         first_row += batch.num_rows
 

@@ -20,7 +20,7 @@ from math import prod
 
 import numpy as np
 
-from ppdm_cli.arrays import Codes, Floats, Z
+from ppdm_cli.arrays import Codes, Floats, Z, code_counts
 from ppdm_cli.channels import Channel
 from ppdm_cli.display import Displayed
 from ppdm_cli.domain import Domain
@@ -150,7 +150,7 @@ def _added(a: list[np.ndarray], b: list[np.ndarray]) -> list[np.ndarray]:
 
 def tabulated(codes: Sequence[Codes], shape: Sequence[int]) -> np.ndarray:
     """Return how many rows have each combination of codes, with an axis for each."""
-    return np.bincount(joint_codes(codes, shape), minlength=int(np.prod(shape))).reshape(shape)
+    return code_counts(joint_codes(codes, shape), prod(shape)).reshape(shape)
 
 
 def joint_codes(codes: Sequence[Codes], shape: Sequence[int]) -> np.ndarray:
@@ -266,7 +266,8 @@ def counted_tables(
 def _by_stratum(strata: Strata, wanted: Sequence[Wanted], batch: Batch) -> list[np.ndarray]:
     """Return how many records have each recipe, and by table and stratum each combination of codes."""
     recipes, codes = strata.read(batch)
-    found = [np.bincount(recipes, minlength=len(strata.lam))]
+    one = len(strata.lam) == 1
+    found = [np.array([batch.rows]) if one else np.bincount(recipes, minlength=len(strata.lam))]
     for w in wanted:
         columns = [codes[p] for p in w.places]
         for number, stratum in enumerate(w.grouped.strata):

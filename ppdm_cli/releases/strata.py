@@ -45,6 +45,7 @@ class BatchRows(Protocol):
 
     @property
     def rows(self) -> int: ...
+    def coded(self, name: str) -> pa.Array: ...
     def column(self, name: str) -> pa.Array: ...
     def where(self, row: int) -> str: ...
 
@@ -259,7 +260,7 @@ class WithheldCells:
 
     def read(self, batch: BatchRows, name: str, numbers: np.ndarray) -> Codes:
         """Return the codes of a batch over all exposures, in records of these; what does not fit is refused."""
-        cells = self.column.encode(batch.column(name))
+        cells = self.column.encode(batch.coded(name))
         cells.codes[cells.outside] = 0
         found: Codes = self.codes[numbers, cells.codes]
         wrong = np.union1d(np.flatnonzero(found == self.codes.max()), cells.outside)
@@ -418,7 +419,7 @@ def encoded(batch: BatchRows, axis: Channel, next_step: str = CHANGED, *, origin
     Numbers of a kept column that its domain lacks have the nearest code. `next_step` is for a value outside.
     """
     found = (axis.domain if original else axis.published).encode(
-        axis.column(batch.column), clip=axis.kept and not original
+        axis.column(batch.coded), clip=axis.kept and not original
     )
     if found.outside.size and (original or not axis.kept or dtypes.is_discrete(axis.kind)):
         where = batch.where(int(found.outside[0]))

@@ -115,10 +115,12 @@ def loaded(
     table: Table,
     columns: Sequence[str] | None = None,
     run: Callable[[Callable[[Partition], _Loaded], Iterator[Partition]], Iterable[_Loaded]] = map,
+    coded: bool = False,
 ) -> Iterator[tuple[str, int, pa.RecordBatch]]:
     """Load a table in order: for each partition its file, how many rows of the file come before, and its rows.
 
     `run` is `map`, or like it in parallel. Each table is held to the number of rows that was promised for it.
+    Numbers may stay dictionaries only if they may be `coded`.
     """
     last, in_file, in_table = "", 0, 0
     for file, check, found in run(_load, table.partitions(columns)):
@@ -129,8 +131,14 @@ def loaded(
         if check is not None:
             check(in_table)
             in_table = 0
-        yield file, in_file, found
+        yield file, in_file, found if coded else _uncoded(found)
         last, in_file = file, in_file + found.num_rows
+
+
+def _uncoded(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return a batch with columns of values; text may be a dictionary."""
+    columns = [dtypes.uncoded(c) for c in batch.columns]
+    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names) if columns else batch
 
 
 def _load(partition: Partition) -> _Loaded:

@@ -51,7 +51,7 @@ _OPTIONS = {
     "write_statistics": False, "store_schema": False, "write_page_checksum": True, "data_page_version": "1.0",
 }  # fmt: skip
 _MOST_ENTRIES = 1 << 16
-_RLE_DICTIONARY = 8
+RLE_DICTIONARY = 8
 _METADATA = (1, 2, 3, 4, 5, 6, 7, 9, 11, 13)
 """The fields of ColumnMetaData that are written: no others point into the file."""
 Fields = dict[int, Any]
@@ -73,24 +73,24 @@ def to_thrift(value: Any) -> ThriftValue:
     if isinstance(value, ThriftValue):
         return value
     if isinstance(value, bytes):
-        return ThriftValue(_BINARY, _varint(len(value)) + value)
+        return ThriftValue(_BINARY, varint(len(value)) + value)
     if isinstance(value, list):
         items = [to_thrift(v) for v in value]
         kind, short = items[0].kind if items else _STRUCT, len(items) < 15
-        size = bytes([len(items) << 4 | kind]) if short else bytes([0xF0 | kind]) + _varint(len(items))
+        size = bytes([len(items) << 4 | kind]) if short else bytes([0xF0 | kind]) + varint(len(items))
         return ThriftValue(_LIST, size + b"".join(i.data for i in items))
     if isinstance(value, dict):
         out, last = [], 0
         for field, (kind, data) in sorted((f, to_thrift(v)) for f, v in value.items()):
             step = field - last
-            out += [bytes([step << 4 | kind]) if step < 16 else bytes([kind]) + _varint(field << 1), data]
+            out += [bytes([step << 4 | kind]) if step < 16 else bytes([kind]) + varint(field << 1), data]
             last = field
         return ThriftValue(_STRUCT, b"".join([*out, b"\0"]))
     kind = next(k for k, number in _NUMBERS.items() if isinstance(value, number))
-    return ThriftValue(kind, _varint(int(value) << 1 ^ int(value) >> 63))
+    return ThriftValue(kind, varint(int(value) << 1 ^ int(value) >> 63))
 
 
-def _varint(number: int) -> bytes:
+def varint(number: int) -> bytes:
     """Return a number in groups of seven bits, from the lowest on."""
     out = bytearray()
     while number > 0x7F:
@@ -109,14 +109,14 @@ def from_thrift(data: io.BytesIO, kind: int = _STRUCT) -> Any:
     if kind == _LIST:
         head = data.read(1)[0]
         size = _read_varint(data) if head >> 4 == 15 else head >> 4
-        return [from_thrift(data, head & 15) for _ in range(size)]
+        return [from_thrift(data, max(head & 15, _BYTE)) for _ in range(size)]  # true and false are bytes here
     if kind == _STRUCT:
         fields, field = Fields(), 0
         while head := data.read(1)[0]:
             field = field + (head >> 4) if head >> 4 else _read_varint(data) >> 1
             fields[field] = from_thrift(data, head & 15)
         return fields
-    return ThriftValue(kind, data.read(kind == _BYTE))  # true and false are types without a value
+    return ThriftValue(kind, bytes([data.read(1)[0]]) if kind == _BYTE else b"")  # true and false are types
 
 
 def _read_varint(data: io.BytesIO) -> int:
@@ -185,7 +185,7 @@ class Template(NamedTuple):
         if not 0 < len(entries) <= _MOST_ENTRIES or entries.null_count:
             return None
         [(pages, metadata)] = _by_pyarrow([entries], [field])
-        if [s[2] for s in metadata[13][1:]] != [_RLE_DICTIONARY]:  # encoding_stats
+        if [s[2] for s in metadata[13][1:]] != [RLE_DICTIONARY]:  # encoding_stats
             return None
         file = io.BytesIO(pages)
         first = from_thrift(file)
@@ -202,7 +202,7 @@ class Template(NamedTuple):
         """Return the column whose codes are numbers of the dictionary's entries."""
         codes, rows, levels = dtypes.carrier(array.indices), len(array), b""
         if nullable:
-            levels = _varint(rows << 1) + b"\1"
+            levels = varint(rows << 1) + b"\1"
             if array.null_count:
                 valid = array.is_valid().cast(pa.uint8()).to_numpy().view(bool)
                 codes, levels = np.compress(valid, codes), _run(valid, 1)
@@ -218,7 +218,7 @@ class Template(NamedTuple):
 
 def _run(codes: np.ndarray, width: int) -> bytes:
     """Return codes as one run of the RLE encoding; no run if there are none."""
-    return _varint((len(codes) + 7) // 8 << 1 | 1) + bit_packed(codes, width) if len(codes) else b""
+    return varint((len(codes) + 7) // 8 << 1 | 1) + bit_packed(codes, width) if len(codes) else b""
 
 
 def bit_packed(codes: Codes, width: int) -> bytes:

@@ -6,8 +6,8 @@ import base64
 import json
 import re
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -32,6 +32,7 @@ from ppdm_cli.tables.base import (
     rows_per_partition,
 )
 from ppdm_cli.tables.formats import Format, Writer
+from ppdm_cli.tables.page_reader import MOST_BYTES, coded_chunk
 from ppdm_cli.tables.pages import PagesWriter, ParquetWriter
 from ppdm_cli.tables.stores import StorePath, reachable, unread
 
@@ -69,6 +70,7 @@ class ParquetTable(Table):
         for label, other in zip(self._labels[1:], others, strict=True):
             _check_same(own, other, self._labels[0], label)
         self._own_names = set(own.names)
+        self._ours = [f.sidecar is not None and f.metadata.num_columns == len(own) for f in footers]
         keys = [pa.field(n, _key_type(v)) for n, v in self._keys.items() if n not in self._own_names]
         self.schema = pa.schema([*own, *keys])
         self.rows: int | None = sum(m.num_rows for m in self._metadata)
@@ -88,6 +90,8 @@ class ParquetTable(Table):
             for number in range(metadata.num_row_groups):
                 label = self._labels[index]
                 group = _RowGroup(file, label, metadata, number, own, text, rows, self.schema, extra)
+                if self._ours[index] and group.length <= rows and not isinstance(file, StorePath):
+                    group = replace(group, coded=True)  # in a store, each column would be a request
                 for place in range(-(-group.length // rows)):
                     yield Partition(label, partial(group.load, place))
 
@@ -105,6 +109,8 @@ class _RowGroup:
     rows: int
     schema: pa.Schema
     extra: dict[str, Any]
+    coded: bool = False
+    """Whether columns may be pages of codes, to be read as such."""
 
     @property
     def length(self) -> int:
@@ -118,30 +124,64 @@ class _RowGroup:
             pre_buffer=isinstance(self.file, StorePath),
             read_dictionary=self.text,
             coerce_int96_timestamp_unit="us",
+            page_checksum_verification=True,
         )
         if self.length <= self.rows:
             return iter([file.read_row_group(self.number, self.columns, use_threads=False)])
         return iter(file.iter_batches(self.rows, [self.number], self.columns, use_threads=False))
 
+    def without(self, names: Collection[str]) -> _RowGroup:
+        """Return the row group with fewer columns."""
+        columns, text = ([n for n in own if n not in names] for own in (self.columns, self.text))
+        return replace(self, columns=columns, text=text)
+
     def load(self, place: int) -> pa.RecordBatch:
+        rows = min(self.rows, self.length - place * self.rows)
         try:
-            batch = _READERS.setdefault(self, _Reader()).slice(self, place)
-            _check_places(batch)
+            found = dict(self._codes()) if self.coded else {}
+            rest = self.without(found) if found else self
+            batch = None
+            if rest.columns or not found:
+                batch = _READERS.setdefault(rest, _Reader()).slice(rest, place)
+                if any(len(c) != rows for c in batch.columns):
+                    raise pa.ArrowInvalid
+                _check_places(batch)
         except (pa.ArrowException, OSError, StopIteration) as error:
             raise unread(self.label, error, _damaged(self.label)) from None
-        check_text(batch, self.text, self.label)
-        read = normal_batch(batch, self.schema)
-        if not self.extra:
-            return read
-        rows = min(self.rows, self.length - place * self.rows)
-        keys = [pa.repeat(pa.scalar(value, kind), rows) for value, kind in self.extra.values()]
-        return pa.RecordBatch.from_arrays([*read.columns, *keys], names=[*read.schema.names, *self.extra])
+        check_text(found, [n for n in self.text if n in found], self.label)
+        if batch is not None:
+            check_text(batch, rest.text, self.label)
+            read = normal_batch(batch, self.schema)
+            if not found and not self.extra:
+                return read
+            found |= zip(read.schema.names, read.columns, strict=True)
+        found |= {n: pa.repeat(pa.scalar(value, kind), rows) for n, (value, kind) in self.extra.items()}
+        names = [n for n in self.schema.names if n in found]
+        return pa.RecordBatch.from_arrays([found[n] for n in names], names=names)
+
+    def _codes(self) -> Iterator[tuple[str, pa.DictionaryArray]]:
+        """Yield the columns that are pages of codes."""
+        group, physical = self.metadata.row_group(self.number), self.metadata.schema
+        most = 3 * self.length + MOST_BYTES
+        places = {n: i for i, n in enumerate(physical.names)}
+        with self.file.open("rb") as file:
+            for name in self.columns:
+                column, kind = group.column(places[name]), self.schema.field(name).type
+                if not column.has_dictionary_page or column.total_uncompressed_size > most:
+                    continue
+                file.seek(column.dictionary_page_offset)
+                data = file.read(column.total_compressed_size)
+                array = coded_chunk(data, column, physical.column(places[name]), kind)
+                if array is not None and len(array) == self.length:
+                    yield name, array
 
 
-def check_text(batch: pa.RecordBatch | pa.Table, names: Sequence[str], label: str) -> None:
+def check_text(
+    batch: pa.RecordBatch | pa.Table | Mapping[str, pa.Array], names: Sequence[str], label: str
+) -> None:
     """Check that text is in UTF-8, each label once: Parquet calls its bytes text without looking."""
     for name in names:
-        column = batch.column(name)
+        column = batch[name]
         for chunk in column.chunks if isinstance(column, pa.ChunkedArray) else [column]:
             try:
                 (chunk.dictionary if pa.types.is_dictionary(chunk.type) else chunk).validate(full=True)

@@ -168,7 +168,7 @@ class Labeller:
 
     def __call__(self, batch: Batch) -> Made[Measured | None]:
         predicted = self._descent.predicted(self._descent.outcomes(batch), batch.rows)
-        columns = [*batch.columns.columns, *predicted.columns(self.tree).values()]
+        columns = [*map(batch.column, batch.columns.schema.names), *predicted.columns(self.tree).values()]
         names = [*batch.columns.schema.names, PREDICTED, CONFIDENCE]
         measured = None
         if self.has_class:
