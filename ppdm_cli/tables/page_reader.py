@@ -3,7 +3,7 @@
 pyarrow would make a number of each code, and whoever counts them would look its code up again. So this module
 unpacks the codes. pyarrow reads the entries alone, from a small file around the column's dictionary page, as a
 rule once for all row groups: no type's bytes are read here. A column is read so only if its chunk has the one
-form that `pages` describes, in snappy or uncompressed. Of any other form `coded_chunk` returns None, and pyarrow
+form that `pages` describes, in snappy or uncompressed. Of any other form `coded_chunk` returns None: pyarrow
 reads it. A chunk of that form with a wrong checksum, or a code without an entry, is damaged.
 """
 
