@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 # The tests on a cluster are run where there is Java, and say so where there is none.
 WITHOUT_SPARK := $(if $(shell command -v java),,/the tests on a cluster/,$$d)
 
-.PHONY: demo test long bench faults fuzz papers peers docs man clean
+.PHONY: demo test long bench versions faults fuzz papers peers docs man clean
 
 demo: $(INSTALLED)
 	@PATH="$(CURDIR)/$(BIN):$$PATH" sh sample_data/demo.sh
@@ -27,6 +27,9 @@ faults: $(READY)
 
 bench: $(READY)
 	$(BIN)/python -m tests.experiments.bench
+
+versions: $(READY)
+	$(BIN)/python -m tests.experiments.versions
 
 fuzz: $(READY)
 	$(BIN)/python -m tests.experiments.costs

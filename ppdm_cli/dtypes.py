@@ -122,7 +122,8 @@ def is_dated(kind: pa.DataType) -> bool:
 def carrier_type(kind: pa.DataType) -> np.dtype[Any]:
     """Return the numpy type of a column's carrier."""
     if pa.types.is_floating(kind) or pa.types.is_integer(kind):
-        return np.dtype(kind.to_pandas_dtype())
+        sort = "f" if pa.types.is_floating(kind) else "u" if pa.types.is_unsigned_integer(kind) else "i"
+        return np.dtype(f"{sort}{kind.bit_width // 8}")  # not by pyarrow, which may load pandas
     if pa.types.is_date32(kind) or pa.types.is_time32(kind):
         return np.dtype(np.int32)
     return np.dtype(np.int64)

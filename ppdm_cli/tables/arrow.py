@@ -71,8 +71,9 @@ def _damaged(name: str) -> DataError:
 def open_ipc_file(path: Path) -> ArrowTable:
     """Open an Arrow IPC (Feather) file; not mapped, because a process dies if a mapped file is cut."""
 
-    def reader() -> Any:
-        return pa.ipc.open_file(path.open() if isinstance(path, StorePath) else pa.OSFile(str(path)))
+    def reader(fields: Sequence[int] = ()) -> Any:
+        file = path.open() if isinstance(path, StorePath) else pa.OSFile(str(path))
+        return pa.ipc.open_file(file, options=pa.ipc.IpcReadOptions(included_fields=list(fields)))
 
     def batches() -> Iterator[pa.RecordBatch]:
         opened = reader()
@@ -81,7 +82,8 @@ def open_ipc_file(path: Path) -> ArrowTable:
 
     try:
         opened = reader()
-        rows = opened.count_rows()
+        first = reader(range(len(opened.schema))[:1])  # one column is enough to count
+        rows = sum(first.get_batch(i).num_rows for i in range(first.num_record_batches))
     except UnicodeError:
         raise no_utf8(str(path)) from None
     except (pa.ArrowException, OSError) as error:
