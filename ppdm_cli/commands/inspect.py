@@ -134,8 +134,7 @@ def _show(done: Inspected) -> None:
     noise = has_noise(shown)
     title = f"{shown.stage}, {records} records, release {shown.release}"
     rows = msgspec.to_builtins(attribute_figures(shown))
-    columns = [*show.NOISE, "gamma"] if noise else ["matrix", "gamma", "epsilon", "stays"]
-    columns = ["published"] * any("published" in r for r in rows) + columns
+    columns = [*show.NOISE, "gamma"] if noise else show.promised(rows)
     columns = [*show.WHAT, *columns, *["condition"] * any("condition_number" in r for r in rows)]
     if shown.altered:
         show.say(out, [f"{title}."])

@@ -333,7 +333,7 @@ def _figures(release: Release) -> dict[str, object]:
 def _show(release: Release, output: Path, asked: str | None) -> None:
     import msgspec
 
-    from ppdm_cli.channels import DEFAULT_KIND, KINDS
+    from ppdm_cli.channels import KINDS
     from ppdm_cli.commands import show
     from ppdm_cli.releases import attribute_figures, has_noise, opened, unprotected
 
@@ -341,14 +341,8 @@ def _show(release: Release, output: Path, asked: str | None) -> None:
     rows = msgspec.to_builtins(attribute_figures(release.sidecar))
     if has_noise(release.sidecar):
         columns = show.NOISE
-    else:  # one kind for all needs no column
-        columns = ["published"] * any("published" in r for r in rows) + [
-            *["matrix"] * any(r["law"] != DEFAULT_KIND for r in rows),
-            "gamma",
-            "stays",
-            "epsilon",
-            *["error"] * bool(release.errors),
-        ]
+    else:
+        columns = show.promised(rows) + ["error"] * bool(release.errors)
         for row in rows:
             row["error"] = release.error(row["attribute"])
     records = release.sidecar.records if release.sidecar.records is not None else "All"

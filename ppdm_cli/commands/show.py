@@ -120,6 +120,15 @@ _CELLS: dict[str, Callable[[Mapping[str, Any]], object]] = {
 }
 
 
+def promised(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the columns that say what is promised of attributes; what is alike in all rows needs none."""
+    from ppdm_cli.channels import DEFAULT_KIND
+
+    if any("published" in r for r in rows):  # the record's budget is for all
+        return ["published", "stays"]
+    return [*["matrix"] * any(r["law"] != DEFAULT_KIND for r in rows), "gamma", "epsilon", "stays"]
+
+
 def attributes(out: Console, title: str, columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
     """Print the figures of attributes (`attribute_figures`), one row each, a column for each title.
 
