@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,6 +13,8 @@ from ppdm_cli.arrays import Codes, Floats
 from ppdm_cli.estimating import Tables, forward
 
 TINY = 1e-300
+MOST_SUMS = 1 << 20
+"""Sums of an attribute's weights that are held for all that may be known of a record: 8 to 16 MiB."""
 Uniform = Callable[[int, np.ndarray], Floats]
 """Numbers in [0, 1) for some attribute (its place) of some records (their rows among those given)."""
 
@@ -27,6 +29,37 @@ def picked(weights: Floats, uniform: Floats) -> np.ndarray:
     sums = np.cumsum(weights, axis=1)
     target = uniform * sums[:, -1]
     return np.minimum((sums <= target[:, None]).sum(axis=1), weights.shape[1] - 1)
+
+
+class Sums(NamedTuple):
+    """The cumulated weights of a value, for all that may be known of a record: `picked` for many of them."""
+
+    sums: Floats
+    """A row for each, filled up with infinity to a power of two."""
+    totals: Floats
+    sizes: tuple[int, ...]
+    """How many values each of the known things has."""
+    values: int
+
+    @classmethod
+    def of(cls, weights: Floats) -> Sums:
+        """Return those of weights by all that is known; the last axis has the values."""
+        sums = np.cumsum(weights, axis=-1).reshape(-1, weights.shape[-1])
+        filled = np.full((len(sums), 1 << sums.shape[1].bit_length()), np.inf)
+        filled[:, : sums.shape[1]] = sums
+        return cls(filled, sums[:, -1].copy(), weights.shape[:-1], sums.shape[1])
+
+    def picked(self, known: Sequence[np.ndarray], uniform: Floats) -> np.ndarray:
+        """Return a value for each record, found by halving the row of what is known of it."""
+        rows = np.ravel_multi_index(tuple(known), self.sizes)
+        target, width = uniform * self.totals.take(rows), self.sums.shape[1]
+        rows *= width
+        first, step, flat = rows - 1, width // 2, self.sums.ravel()
+        found = first.copy()  # before which sum, the last that is not above the target
+        while step:
+            found += step * (flat.take(found + step) <= target)
+            step //= 2
+        return np.minimum(found - first, self.values - 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,11 +131,25 @@ class JointTable:
         """
         published, rows = [codes[p] for p in self.places], np.arange(len(labels))
         drawn: list[np.ndarray] = []
-        for axis, (matrix, table) in enumerate(zip(self.matrices, self._folded, strict=True)):
-            rest = published[axis + 1 :]
-            prior = np.moveaxis(table, 1 + axis, -1)[(labels, *drawn, *rest)]
-            drawn.append(picked(prior * matrix[published[axis]], uniform(self.places[axis], rows)))
+        for axis, (matrix, table, sums) in enumerate(zip(self.matrices, self._folded, self._sums, strict=True)):
+            known = (labels, *drawn, *published[axis + 1 :])
+            numbers = uniform(self.places[axis], rows)
+            if sums is not None:
+                drawn.append(sums.picked((*known, published[axis]), numbers))
+            else:
+                prior = np.moveaxis(table, 1 + axis, -1)[known]
+                drawn.append(picked(prior * matrix[published[axis]], numbers))
         return drawn
+
+    @cached_property
+    def _sums(self) -> list[Sums | None]:
+        """Return for each axis the sums that its values are drawn by; None where they are too many to hold."""
+        return [
+            Sums.of(np.moveaxis(table, 1 + axis, -1)[..., None, :] * matrix)
+            if table.size * len(matrix) <= MOST_SUMS
+            else None
+            for axis, (matrix, table) in enumerate(zip(self.matrices, self._folded, strict=True))
+        ]
 
     @cached_property
     def _open(self) -> list[Floats]:

@@ -22,7 +22,7 @@ from ppdm_cli import perturb, train_tree
 from ppdm_cli.channels.band import Band
 from ppdm_cli.channels.gamma_diagonal import GammaDiagonal
 from ppdm_cli.estimating import Part, Steps, forward, shares
-from ppdm_cli.joint import MOST_CHANNELS, Forest, JointTable, Model, marginals, read
+from ppdm_cli.joint import MOST_CHANNELS, Forest, JointTable, Model, joint_table, marginals, read
 from ppdm_cli.joint.attribute_search import STOP, class_likelihood, steps_of
 from ppdm_cli.joint.forest import Branch, learn_forests
 from ppdm_cli.joint.joint_table import picked
@@ -354,3 +354,27 @@ def test_a_miners_small_products_take_one_thread(monkeypatch: pytest.MonkeyPatch
                 np.ones((1, *INPUTS)), judge, STOP
             )
         assert threads() == before and seen and all(n == 1 for n in seen[0])
+
+
+@settings(max_examples=60)
+@given(
+    shape=st.lists(st.integers(1, 9), min_size=2, max_size=4),
+    records=st.integers(0, 50),
+    seed=st.integers(0, 99),
+    zeros=st.booleans(),
+)
+def test_held_sums_draw_what_weights_of_each_record_draw(
+    shape: list[int], records: int, seed: int, zeros: bool
+) -> None:
+    rng, places = np.random.default_rng(seed), tuple(range(len(shape) - 1))
+    table = rng.random(shape) * (rng.random(shape) > zeros / 2)
+    matrices = tuple(rng.random((n + 1, n)) * (rng.random((n + 1, n)) > zeros / 2) for n in shape[1:])
+    codes = [rng.integers(0, n + 1, records).astype(np.uint8) for n in shape[1:]]
+    labels, numbers = rng.integers(0, shape[0], records).astype(np.uint8), rng.random((len(places), records))
+    found = []
+    for most in (0, joint_table.MOST_SUMS):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(joint_table, "MOST_SUMS", most)
+            model = JointTable(places, matrices, table)
+            found.append(model.draw(codes, labels, lambda place, _: numbers[place]))
+    assert all(np.array_equal(a, b) for a, b in zip(*found, strict=True))
