@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 Added = TypeVar("Added", bound=Callable[..., object])
 StreamFormat = Literal["arrow", "csv"]
 
-TABLES, STREAMS = ".csv, .csv.gz, .tsv, .tsv.gz, .parquet, .arrow or .feather", ("arrow", "csv")
+TABLES, STREAMS = ".csv, .csv.gz, .tsv, .tsv.gz, .parquet, .arrow, .feather or .delta", ("arrow", "csv")
 """What `ppdm_cli.tables` registers, typed here because help must not load it; a test compares the two."""
 
 

@@ -74,9 +74,8 @@ def earlier_sidecar(like: str | Path | Sidecar | None) -> Sidecar | None:
         path = path_of(like)
         files.reading(path)
         beside = path if path.name.endswith(".json") else sidecar_path(path)
-        if not (path.exists() or beside.exists()):
-            raise files.missing(path)
-        like = read_sidecar(beside, None, str(path), "name a release that ppdm perturb made")
+        carried = None if beside.exists() else open_table(path).sidecar
+        like = read_sidecar(beside, carried, str(path), "name a release that ppdm perturb made")
     return like
 
 

@@ -65,7 +65,6 @@ from ppdm_cli.tables import (
     TableLike,
     commit,
     expanded,
-    format_of,
     is_stream,
     open_table,
     parts_of,
@@ -260,9 +259,9 @@ def _looked(data: TableLike, csv: CsvOptions) -> TableLook:
     dialect, types, options = None, dict[str, Written](), csv
     named = bool(paths) and all(isinstance(p, (str, Path)) for p in paths)
     if named and all(path_of(p).exists() for p in paths):  # what does not is told of by whoever opens it
-        parts = parts_of([path_of(p) for p in paths]).paths
-        if format_of(parts[0]).sniffed:
-            dialect, types, options = _read_as_text(paths, parts, csv)
+        found = parts_of([path_of(p) for p in paths])
+        if found.form.sniffed:
+            dialect, types, options = _read_as_text(paths, found.paths, csv)
     table = open_table(data, csv=options)
     if is_promised(table):
         raise RefusedError(

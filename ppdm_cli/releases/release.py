@@ -25,7 +25,6 @@ from ppdm_cli.tables import (
     Partition,
     Table,
     WrappedTable,
-    format_of,
     is_stream,
     like_release,
     loaded,
@@ -116,10 +115,8 @@ def _with_sidecar(
             "sidecar-in-memory", "a sidecar in memory goes with a table in memory", "name the sidecar's file"
         )
     path = None if is_stream(source) else path_of(source)
-    if path is not None and not path.exists():
-        raise files.missing(path)
     beside = path_of(sidecar) if sidecar is not None else sidecar_path(path) if path is not None else None
-    form = stream_format(from_) if path is None else format_of(parts_of([path]).paths[0])
+    form = stream_format(from_) if path is None else parts_of([path]).form
     if form.sidecar == "beside":
         sidecar = read_sidecar(beside, None, str(source))
         if path is not None:

@@ -88,9 +88,9 @@ def _read_release(file: Path, sidecar: Path | None) -> tuple[Sidecar, dict[str, 
     if file.name.endswith((SUFFIX, ".json")):
         found, parts = read_sidecar(file, None, str(file)), [file]
     else:
-        _, found = open_release(file, sidecar, stages=None)
+        table, found = open_release(file, sidecar, stages=None)
         beside = sidecar or sidecar_path(file)
-        parts = [file, *[beside] * beside.exists()]
+        parts = [*table.files, *[beside] * beside.exists()]
     if found.stage != "perturbed":
         raise UsageError(
             "statement-needs-release",

@@ -35,6 +35,7 @@ from ppdm_cli.tables.csv_options import (
     has_clock,
 )
 from ppdm_cli.tables.csv_records import LOOKED_AT, first_rows, like_below, looks_like_data, open_bytes
+from ppdm_cli.tables.delta import DELTA
 from ppdm_cli.tables.formats import FORMATS, Files, Format, Writer, format_of, stream_format, suffixes
 from ppdm_cli.tables.grouping import GroupedTable, Groups, Mapped, Prefixed, Rule, like_release, read_mapping
 from ppdm_cli.tables.opening import (
@@ -54,7 +55,7 @@ from ppdm_cli.tables.parquet import PARQUET, Footer, ParquetTable, check_text, f
 from ppdm_cli.tables.stores import StorePath, expanded, path_of
 from ppdm_cli.tables.synthetic import SYNTHETIC_SCHEMA, generate
 
-FORMATS += [CSV, TSV, PARQUET, ARROW]
+FORMATS += [CSV, TSV, PARQUET, ARROW, DELTA]
 
 __all__ = [
     "COMMA",

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from ppdm_cli.errors import UsageError, quoted
 from ppdm_cli.sidecar import SUFFIX
+from ppdm_cli.tables.atomic import PendingFile
 from ppdm_cli.tables.base import Table, rows_per_partition
 from ppdm_cli.tables.csv_options import CsvOptions
 
@@ -30,6 +31,7 @@ class Files(NamedTuple):
     labels: Sequence[str]
     root: Path | None
     """The folder that was named, where its parts were found in it."""
+    form: Format
 
 
 class Writer(ABC):
@@ -63,8 +65,10 @@ class Format:
     open: Callable[[Files, CsvOptions], Table]
     writer: Callable[[IO[bytes], pa.Schema, str, bytes | None], Writer]
     """From the file, the schema, the file's name ("" is a stream), and the sidecar as known at the start."""
-    sidecar: Literal["inside", "start", "beside"]
-    """Inside when all is written, at the start of the data, or only beside: then it vouches for the bytes."""
+    sidecar: Literal["inside", "only inside", "start", "beside"]
+    """Inside when all is written, at the start of the data, or only beside: then it vouches for the bytes.
+
+    One that is not only inside is beside too."""
     open_stream: Callable[[IO[bytes], str, CsvOptions], Table] | None = None
     """From a stream and its name, where the format can be read once from its start to its end."""
     parts: Literal["one", "several", "folder"] = "one"
@@ -73,6 +77,10 @@ class Format:
     """Whether how a file of it is written must be found out first."""
     text_as_dictionaries: bool = False
     """Whether all text columns of its partitions are dictionaries."""
+    holds: Callable[[Path], bool] = lambda path: False
+    """Whether what is named is a table of it by what is there, and not by its suffix."""
+    pending: Callable[[Path, bool], PendingFile] = PendingFile
+    """From its name and --force, the file that is filled and then put in its place."""
 
 
 FORMATS: list[Format] = []

@@ -44,7 +44,7 @@ LOGS = "{_delta_log,.hoodie,_spark_metadata,metadata/*.metadata.json*}"
 _KINDS = {"_delta_log": "a Delta table", ".hoodie": "a Hudi table", "_spark_metadata": "a Spark stream"}
 _ICEBERG = re.compile(r"v?\d.*\.metadata\.json(\.gz)?")
 _READ = {
-    "a Delta table": "give the library DeltaTable({}).to_pyarrow_table()",
+    "a Delta table": "name the table itself, without an engine: {}",
     "an Iceberg table": "give the library pyiceberg's table.scan().to_arrow_batch_reader()",
     "a Hudi table": "write its rows as Parquet: spark.read.format('hudi').load({}).write.parquet('plain')",
     "a Spark stream": "write its rows as Parquet: spark.read.parquet({}).write.parquet('plain')",
@@ -133,8 +133,13 @@ def parts_of(paths: Sequence[Path]) -> Files:
     parts: list[Path] = []
     labels: dict[Path, str] = {}
     root: Path | None = None
+    forms = set()
     for path in paths:
         found = [path]
+        if (form := next((f for f in FORMATS if f.holds(path)), None)) is not None:
+            forms.add(form)
+            parts.append(path)
+            continue
         if path.is_dir():
             found = _found(path)
             files.watching(str(path), _listed, path)
@@ -148,26 +153,25 @@ def parts_of(paths: Sequence[Path]) -> Files:
             what = f"{quoted(path)} is not an ordinary file"
             raise DataError("no-ordinary-file", what, "name a file, or - for standard input")
         check_plain(_logs(path, found), str(path))
+        forms |= {format_of(f) for f in found}
         parts.extend(found)
     named = [(f, labels.get(f, str(f))) for f in parts]
     for file, name in named:
         files.reading(file, name)
     files.check_once(named)
-    return Files(parts, [name for _, name in named], root)
+    if len(forms) > 1:
+        raise UsageError("several-formats", "the parts are of different formats", "give parts of one format")
+    return Files(parts, [name for _, name in named], root, forms.pop())
 
 
 def _open_files(paths: Sequence[Path], csv: CsvOptions) -> Table:
     found = parts_of(paths)
-    parts, names, _ = found
-    forms = {format_of(f) for f in parts}
-    if len(forms) > 1:
-        raise UsageError("several-formats", "the parts are of different formats", "give parts of one format")
+    parts, names, _, form = found
     for file, name in zip(parts, names, strict=True):
         files.reading(_beside(file), f"{name}{SUFFIX}")  # whoever writes there speaks of this file
         with files.readable(name):
-            if not isinstance(file, StorePath):
+            if file.is_file() and not isinstance(file, StorePath):
                 file.open("rb").close()
-    form = forms.pop()
     if len(parts) > 1 and form.parts == "one":
         others = [f.name for f in FORMATS if f.parts != "one"]
         step = f"several parts may be {' or '.join(others)}"

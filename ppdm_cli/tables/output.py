@@ -64,6 +64,7 @@ class Output:
         self._file: IO[bytes] | None = None
         self._name = Path("standard output")
         self._beside: PendingFile | None = None
+        self._only_inside = False
         if output is None:
             return
         beside = path_of(sidecar) if sidecar is not None else None
@@ -75,8 +76,9 @@ class Output:
         else:
             self._name = path_of(output)
             self._form = format_of(self._name)
+            self._only_inside = beside is None and self._form.sidecar == "only inside"
             beside = beside or sidecar_path(self._name)
-            data = stack.enter_context(PendingFile(self._name, force))
+            data = stack.enter_context(self._form.pending(self._name, force))
             self.targets.append(data)
             self._file = data.file
             self.folder = None if isinstance(data.path, StorePath) else data.path.parent
@@ -127,7 +129,7 @@ class Output:
             sidecar = msgspec.structs.replace(sidecar, blake2b=file.hash.hexdigest())
         if self._standard is None:
             self.targets[0].flush()
-        if sidecar is not None and self._beside is not None:
+        if sidecar is not None and self._beside is not None and not self._only_inside:
             self._beside.put(sidecar.encode())
         return sidecar
 

@@ -95,6 +95,13 @@ class ParquetTable(Table):
                 for place in range(-(-group.length // rows)):
                     yield Partition(label, partial(group.load, place))
 
+    def starts(self) -> Iterator[int]:
+        """Yield how many rows come before each partition."""
+        rows, before = rows_per_partition(len(self.schema)), 0
+        for length in (m.row_group(g).num_rows for m in self._metadata for g in range(m.num_row_groups)):
+            yield from range(before, before + length, rows)
+            before += length
+
 
 @dataclass(frozen=True, eq=False)
 class _RowGroup:

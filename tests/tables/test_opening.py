@@ -279,7 +279,7 @@ def lake(folder: Path, log: str) -> Path:
 
 
 LOGS = {
-    "_delta_log/00000000000000000000.json": ("a Delta table", "DeltaTable('{}').to_pyarrow_table()"),
+    "_delta_log/00000000000000000000.json": ("a Delta table", "name the table itself, without an engine: '{}'"),
     ".hoodie/hoodie.properties": ("a Hudi table", "spark.read.format('hudi').load('{}')"),
     "_spark_metadata/0": ("a Spark stream", "spark.read.parquet('{}')"),
     "metadata/v3.metadata.json": ("an Iceberg table", "table.scan().to_arrow_batch_reader()"),
@@ -301,7 +301,8 @@ def test_the_files_of_a_lakehouse_table_are_not_the_table(
     Path("soft").symlink_to("t/data")
     Path("away.parquet").symlink_to("t/data/year=2024/2.parquet")
     kind, read = LOGS[log]
-    for named in NAMED:
+    own = ("t", "t/", "./t/../t", ".") if kind == "a Delta table" else ()  # is the table
+    for named in [n for n in NAMED if n not in own]:
         with raises("lake-table") as caught:
             open_table(named)
         assert f"'{Path(named)}' belongs to {kind}" in caught.value.what
@@ -316,7 +317,7 @@ def test_the_files_of_a_lakehouse_table_are_not_the_table(
 
 
 def test_every_reader_knows_a_lakehouse_table(stocked: Path) -> None:
-    lake(stocked, "_delta_log/0.json")
+    lake(stocked, ".hoodie/0")
     calls = [call for _, call in CALLS.values()]
     for call in (*calls, lambda d: p.inspect(d / "r.csv"), lambda d: p.state(d / "r.csv", d / "s.html")):
         with raises("lake-table"):
