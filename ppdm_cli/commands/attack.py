@@ -10,7 +10,7 @@ import click
 
 from ppdm_cli.commands import options
 from ppdm_cli.commands.command import Command, Report, results
-from ppdm_cli.display import UNLIMITED, up
+from ppdm_cli.display import UNLIMITED
 from ppdm_cli.errors import MismatchError, UsageError, some
 
 if TYPE_CHECKING:
@@ -249,8 +249,6 @@ def _show(done: Attacked, in_file: bool) -> None:
         sentences.append(f"No limit for a whole record: no gamma holds for {some(names)}.")
     else:
         sentences += limit_sentences(done.sidecar, record["bound"])
-        if record["gamma"] != "inf":
-            sentences.append(f"In all, gamma is {up(record['gamma'], 10):.10g}.")
     if record["unbounded"]:
         sentences.append(
             f"Outside every bound, because published unperturbed: {', '.join(record['unbounded'])}."
