@@ -185,7 +185,8 @@ def test_a_reconstruction_is_data_with_its_edges_and_results_are_not(folder: Pat
 
     with ExitStack() as stack:
         results = Output(stack, tmp_path / "e.parquet")
-        fill_estimated(ppdm_cli.estimate(folder / "r.parquet"), results)
+        done = ppdm_cli.estimate(folder / "r.parquet")
+        fill_estimated(done.frame, done.sidecar, results)
         commit(results)
     for call in (ppdm_cli.train_tree, lambda d: ppdm_cli.predict(by_file, d), ppdm_cli.estimate):
         with pytest.raises(MismatchError, match="is at stage 'estimated'"):

@@ -99,7 +99,7 @@ def estimate_command(release: tuple[Path, ...], joint: str | None, in_file: bool
     --truth; the sidecar says how to read a release.
     """
     from ppdm_cli import pictures
-    from ppdm_cli.estimating import estimate, fill_estimated
+    from ppdm_cli.estimating import as_table, estimate, fill_estimated
 
     if joint and click.get_current_context().params["plot"] is not None:
         raise UsageError(
@@ -111,12 +111,14 @@ def estimate_command(release: tuple[Path, ...], joint: str | None, in_file: bool
     return Report(
         figures=lambda: _figures(done),
         show=lambda: _show(done, in_file),
-        fill=lambda table: fill_estimated(done, table),
+        fill=lambda table: fill_estimated(as_table(done.tables), done.sidecar, table),
         draw=lambda picture: pictures.distributions(done.frame, done.coverage.level, by).save(picture),
     )
 
 
 def _figures(done: Estimate) -> dict[str, object]:
+    from ppdm_cli.estimating import as_table
+
     tables = [{"attributes": list(t.names), "error": t.error} for t in done.tables]
     return {
         "release": done.sidecar.release,
@@ -125,14 +127,14 @@ def _figures(done: Estimate) -> dict[str, object]:
         **asdict(done.coverage),
         "tables": tables,
         "remarks": done.remarks,
-        "rows": done.frame.to_dicts(),
+        "rows": as_table(done.tables).to_pylist(),
     }
 
 
 def _show(done: Estimate, in_file: bool) -> None:
     """Print the tables and the remarks; only the remarks if the tables are in a file."""
     from ppdm_cli.commands import show
-    from ppdm_cli.estimating import as_frame
+    from ppdm_cli.estimating import as_table
 
     out = show.console(stderr=in_file)
     if not in_file:
@@ -140,17 +142,18 @@ def _show(done: Estimate, in_file: bool) -> None:
         show.say(out, [f"{records}; estimator {done.estimator}; low to high is the {done.coverage}."])
     tables = done.tables if not in_file else []
     for table in tables[: show.MOST_COLUMNS]:
-        rows = as_frame([table])
-        labels = [c for c in rows.columns if c in ("class", "label") or c in table.names]
-        numbers = [c for c in ("observed", "estimate", "std_error", "low", "high", "true") if c in rows.columns]
-        shown = rows.head(_ROWS)
+        rows = as_table([table])
+        labels = [c for c in rows.column_names if c in ("class", "label") or c in table.names]
+        numbers = [
+            c for c in ("observed", "estimate", "std_error", "low", "high", "true") if c in rows.column_names
+        ]
         show.table(
             out,
             f"{table.name}{' by ' + table.names[0] if table.by else ''}",
             [*labels, *(n.replace("_", " ") for n in numbers)],
             [
                 [*(r[c] for c in labels), *(None if r[c] is None else round(r[c]) for c in numbers)]
-                for r in shown.to_dicts()
+                for r in rows.slice(0, _ROWS).to_pylist()
             ],
         )
         if len(rows) > _ROWS:

@@ -84,7 +84,7 @@ def query_command(
     return Report(
         figures=lambda: _figures(done),
         show=lambda: _show(done, in_file),
-        fill=lambda table: fill_estimated(done, table),
+        fill=lambda table: fill_estimated(done.frame, done.sidecar, table),
     )
 
 

@@ -25,7 +25,7 @@ from ppdm_cli.estimating.estimators import (
 from ppdm_cli.estimating.intervals import FEWEST, Coverage, Interval
 from ppdm_cli.estimating.laws import MOST_WEIGHED, PooledLaw, StratumLaw, by_attribute, check_work
 from ppdm_cli.estimating.questions import check_names, groups_of, with_kept
-from ppdm_cli.estimating.results import against_truth, as_frame, fill_estimated, table_remarks
+from ppdm_cli.estimating.results import against_truth, as_table, fill_estimated, table_remarks
 from ppdm_cli.estimating.tables import (
     MOST_CELLS,
     CountedTable,
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 __all__ = [
     "DEFAULT", "ESTIMATORS", "FEWEST", "MOST_CELLS", "MOST_WEIGHED", "TINY", "CountedTable", "Coverage",
     "Estimate", "EstimatedTable", "Group", "Interval", "Part", "PooledLaw", "Steps", "Stop", "StratumLaw",
-    "Tables", "as_frame", "by_attribute", "check_work", "columns_of", "count", "counted_tables", "estimate",
+    "Tables", "as_table", "by_attribute", "check_work", "columns_of", "count", "counted_tables", "estimate",
     "estimated_tables", "fill_estimated", "forward", "joint_codes", "largest_remainder", "likeliest_counts",
     "maximum_likelihood", "project", "shares", "tabulated", "with_kept",
 ]  # fmt: skip
@@ -72,7 +72,9 @@ class Estimate(Displayed):
     @property
     def frame(self) -> pl.DataFrame:
         """Return a polars DataFrame, as `-o` writes it."""
-        return as_frame(self.tables)
+        import polars as pl
+
+        return pl.DataFrame(as_table(self.tables))
 
     def _words(self) -> list[str]:
         records = counted(self.records, "record")

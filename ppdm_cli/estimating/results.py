@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import log, pi, prod
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
+import pyarrow as pa
 
 from ppdm_cli import sidecar as sidecars
 from ppdm_cli.arrays import RARELY
@@ -24,36 +25,32 @@ if TYPE_CHECKING:
     import polars as pl
 
 
-def as_frame(tables: Sequence[EstimatedTable]) -> pl.DataFrame:
+def as_table(tables: Sequence[EstimatedTable]) -> pa.Table:
     """Return all tables below each other; jointly estimated attributes have a column of their own."""
-    import polars as pl
-
-    return pl.concat([pl.DataFrame(_columns(t)) for t in tables], how="vertical_relaxed")
+    return pa.concat_tables([pa.table(_columns(t)) for t in tables], promote_options="permissive")
 
 
 def _columns(table: EstimatedTable) -> dict[str, Any]:
-    import polars as pl
-
     domains = table.domains
     places = [p.ravel() for p in np.indices(table.estimate.shape)]
     labels = [np.array(d.labels(), object)[p] for d, p in zip(domains, places, strict=True)]
     columns: dict[str, Any] = {}
     if len(table.names) > 1 + table.by:
-        columns |= {n: label.tolist() for n, label in zip(table.names, labels, strict=True)}
+        columns |= {n: _text(label) for n, label in zip(table.names, labels, strict=True)}
     else:
         if table.by:
-            columns["class"] = labels[0].tolist()
+            columns["class"] = _text(labels[0])
         lower, upper = domains[-1].limits()
         columns |= {
-            "attribute": [table.names[-1]] * table.estimate.size,
+            "attribute": _text([table.names[-1]] * table.estimate.size),
             "code": places[-1],
-            "label": labels[-1].tolist(),
+            "label": _text(labels[-1]),
             "lower": lower[places[-1]],
             "upper": upper[places[-1]],
         }
     columns |= {"observed": table.published.ravel(), "estimate": table.estimate.ravel()}
     for name in ("std_error", "low", "high"):  # null where there is no interval
-        columns[name] = pl.Series(getattr(table.interval, name).ravel(), nan_to_null=True)
+        columns[name] = pa.array(getattr(table.interval, name).ravel(), from_pandas=True)
     if table.sampled is not None:
         columns["records"] = table.sampled.ravel().astype(np.int64)
     if table.truth is not None:
@@ -61,32 +58,26 @@ def _columns(table: EstimatedTable) -> dict[str, Any]:
     return columns
 
 
-class Result(Protocol):
-    """What was estimated of a release, as a table."""
-
-    @property
-    def frame(self) -> pl.DataFrame: ...
-
-    @property
-    def sidecar(self) -> Sidecar: ...
+def _text(labels: Sequence[str] | np.ndarray) -> pa.Array:
+    return pa.array(labels, pa.large_string())  # as polars has it
 
 
-def fill_estimated(done: Result, output: Output) -> None:
-    """Write the table with a sidecar at stage "estimated", which says what domains and matrices it speaks of.
+def fill_estimated(table: pa.Table | pl.DataFrame, sidecar: Sidecar, output: Output) -> None:
+    """Write what was estimated with a sidecar at stage "estimated", which says of what domains and matrices.
 
     Its records are the table's rows; how many the release has is in the history.
     """
-    past = done.sidecar.history
+    past = sidecar.history
     sidecar = msgspec.structs.replace(
-        done.sidecar,
+        sidecar,
         stage="estimated",
-        records=len(done.frame),
+        records=len(table),
         tool=sidecars.TOOL,
         privacy=msgspec.UNSET,
         blake2b=msgspec.UNSET,
-        history=past if past is not msgspec.UNSET else [sidecars.Past.of(done.sidecar)],
+        history=past if past is not msgspec.UNSET else [sidecars.Past.of(sidecar)],
     )
-    output.fill_frame(done.frame, sidecar)
+    output.fill_frame(table, sidecar)
 
 
 # -- remarks

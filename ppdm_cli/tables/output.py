@@ -144,9 +144,9 @@ class Output:
                 shutil.copyfileobj(self._file, self._standard, 1 << 20)
             self._standard.flush()
 
-    def fill_frame(self, frame: DataFrame, sidecar: Sidecar) -> None:
-        """Write a result table, a polars DataFrame."""
-        table = frame.to_arrow()
+    def fill_frame(self, frame: DataFrame | pa.Table, sidecar: Sidecar) -> None:
+        """Write a result table."""
+        table = frame if isinstance(frame, pa.Table) else frame.to_arrow()
         self.fill(table.to_batches(), table.schema, sidecar, lambda: table.num_rows)
 
 
