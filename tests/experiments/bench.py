@@ -74,13 +74,12 @@ def ppdm(*arguments: object) -> list[object]:
     return [sys.executable, "-m", "ppdm_cli", *arguments]
 
 
-def compare(
-    ours: Sequence[object], theirs: Sequence[object], repeats: int = REPEATS, figure: int = 0
-) -> tuple[float, ...]:
-    """The median ratio of our seconds to theirs, run alternately, and both medians; 2 is the processor's."""
+def compare(ours: Sequence[object], theirs: Sequence[object], repeats: int = REPEATS) -> list[list[float]]:
+    """The median ratio of our seconds to theirs, run alternately, and both medians; then of the processor's."""
     run(ours), run(theirs)
-    pairs = [(run(ours)[figure], run(theirs)[figure]) for _ in range(repeats)]
-    return tuple(statistics.median(x) for x in ([a / b for a, b in pairs], *zip(*pairs, strict=True)))
+    pairs = [(run(ours), run(theirs)) for _ in range(repeats)]
+    times = [[(a[figure], b[figure]) for a, b in pairs] for figure in (0, 2)]
+    return [[statistics.median(x) for x in ([a / b for a, b in t], *zip(*t, strict=True))] for t in times]
 
 
 def line(what: str, bound: str, measured: str) -> None:
@@ -88,10 +87,9 @@ def line(what: str, bound: str, measured: str) -> None:
 
 
 def ratio(what: str, bound: str, ours: Sequence[object], theirs: Sequence[object]) -> None:
-    """Print two lines of the table: how long our process takes to another, and how long the processor."""
-    for figure, which, own in ((0, "", bound), (2, ", processor", "-")):
-        found, mine, other = compare(ours, theirs, figure=figure)
-        line(what + which, own, f"{found:.2f} ({mine:.2f} s to {other:.2f} s)")
+    """Print a line of the table: how long our process takes to another, and how long the processor."""
+    each = [f"{found:.2f} ({mine:.2f} s to {other:.2f} s)" for found, mine, other in compare(ours, theirs)]
+    line(what, bound, "; processor ".join(each))
 
 
 def generate(path: Path, records: int, seed: int, function: int = 2) -> None:
@@ -249,7 +247,7 @@ def small(folder: Path) -> None:
 
 def startup() -> None:
     for arguments in (["--help"], ["perturb", "--help"]):
-        _, ours, theirs = compare(ppdm(*arguments), python("import click"), 15)
+        [[_, ours, theirs], _] = compare(ppdm(*arguments), python("import click"), 15)
         line(f"`ppdm {' '.join(arguments)}` over `import click`", "150 ms", f"{1000 * (ours - theirs):.0f} ms")
 
 
