@@ -11,13 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ppdm_cli.errors import UsageError, counted, missing_package, near, quoted
+import sqlglot
+from sqlglot import exp
 
-try:
-    import sqlglot
-    from sqlglot import exp
-except ImportError:  # an extra
-    sqlglot = exp = None  # type: ignore[assignment]
+from ppdm_cli.errors import UsageError, counted, near, quoted
 
 Literals = str | int | float | bool
 Sign = Literal["+", "-", "*", "/"]
@@ -123,7 +120,7 @@ def columns_in(of: object) -> list[str]:
 
 
 Node = Any
-"""A part of a statement as sqlglot has it, which is an extra."""
+"""A part of a statement as sqlglot has it."""
 LONGEST = 1 << 16
 """The most characters of a question."""
 DEEPEST, MOST_ANSWERS = 100, 500
@@ -233,8 +230,6 @@ def _words(text: str) -> Counter[str]:
 
 
 def _parsed(text: str) -> Node:
-    if sqlglot is None:
-        raise missing_package("queries need a library", "sqlglot")
     if len(text) > LONGEST:
         raise UsageError(
             "question-too-long", f"the question has more than {LONGEST} characters", "ask less at once"

@@ -20,7 +20,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
-EXTRAS = ("query", "plot", "sklearn")
+EXTRAS = ("plot", "sklearn")
 COMMANDS = """
 ppdm --version
 ppdm generate --function 2 --records 5000 --seed 1 -o p.csv

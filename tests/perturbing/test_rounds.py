@@ -180,7 +180,6 @@ def test_estimates_are_of_the_last_round_that_publishes_a_table_and_cover() -> N
 
 
 def test_the_miner_learns_more_of_rounds() -> None:
-    pytest.importorskip("sqlglot")
     made, one = of_rounds(), made_in_rounds(rounds=None, publish=2)
     tree = train_tree(made.frame, sidecar=made.sidecar)
     assert set(tree.attributes) >= {"a", "b"} and tree.model == "joint"

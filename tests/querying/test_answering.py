@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -369,18 +367,6 @@ def test_an_empty_release_and_an_empty_group_have_no_answers() -> None:
     assert [r.value for r in row] == [0, None]
     told = asked(released(records(), gamma=2), "select mean(age) where age >= 70 and smoker = 'no'")
     assert told.rows[0].value is None and "No answer 1 times" in " ".join(told.remarks)
-
-
-def test_without_sqlglot_the_extra_is_named(folder: Path) -> None:
-    code = (
-        "import sys; sys.modules['sqlglot'] = None\n"
-        "sys.argv = ['ppdm', 'query', 'r.parquet', 'select count()']\n"
-        "from ppdm_cli.__main__ import main; main()\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=False)
-    assert done.returncode == 2 and not done.stdout
-    what = "ppdm: usage: queries need a library that isn't installed"
-    assert done.stderr == f"{what}; install it: {sys.executable} -m pip install sqlglot\n"
 
 
 def test_an_answer_outside_its_interval_is_explained() -> None:
