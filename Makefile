@@ -62,6 +62,7 @@ peers: $(READY)
 
 docs: $(READY)
 	$(BIN)/python -m tests.docs
+	$(BIN)/python -m tests.readme
 	$(BIN)/python -m tests.tour
 
 man: $(READY)

@@ -21,7 +21,6 @@ from typing import IO
 
 import pytest
 
-from tests.docs_pictures import draw
 from tests.vocabulary import here
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -148,7 +147,7 @@ def _in_shell(
 
 
 def main() -> None:
-    """Rewrite the pages and draw the pictures; say which ones changed."""
+    """Rewrite the pages; say which ones changed."""
     for page in PAGES:
         old = page.read_text("utf-8")
         with tempfile.TemporaryDirectory() as folder:
@@ -156,8 +155,6 @@ def main() -> None:
         if new != old:
             page.write_text(new, "utf-8")
             sys.stdout.write(f"rewritten: {page_name(page)}\n")
-    for picture in draw():
-        sys.stdout.write(f"drawn: {page_name(picture)}\n")
 
 
 if __name__ == "__main__":

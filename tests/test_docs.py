@@ -25,8 +25,9 @@ from ppdm_cli.perturbing.row_order import FALSE_ALARM, LAGS, TELLING
 from ppdm_cli.privacy import PRIOR, believed_after
 from ppdm_cli.releases import decode
 from ppdm_cli.sidecar import LARGEST_SIDECAR, json_schema
+from ppdm_cli.statement.content import GRADES
 from tests.docs import DOCS, PAGES, ROOT, commands, page_name, rebuilt
-from tests.docs_pictures import FOLDER, accuracy, measured, pictures
+from tests.readme import PICTURE, measured, picture, written
 from tests.tour import TOUR, executed, same, told
 
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
@@ -146,24 +147,21 @@ def test_every_command_has_a_page_with_its_help() -> None:
         assert any(f"ppdm {name} " in command for command in examples)
 
 
-def test_the_readme_is_short_and_its_pictures_are_those_of_today() -> None:
+def test_the_readme_is_short_and_its_table_and_picture_are_those_of_today() -> None:
     readme = text_of("README.md")
-    assert len(readme.splitlines()) < 220
-    assert set(re.findall(r"docs/pictures/(\S+)\)", readme)) == set(pictures())
-    for name, picture in pictures().items():
-        assert (FOLDER / name).read_text("utf-8") == picture, "say `make docs`"
-        assert len(picture) < 10_000 and "<script" not in picture
+    assert len(readme.split()) <= 900
+    assert written() == readme and picture() == PICTURE.read_text("utf-8"), "say `make docs`"
+    assert len(picture()) < 10_000 and "<script" not in picture()
+    assert all(a.low < a.truth < a.high and not a.low < a.naive < a.high for a in measured()[2])
 
 
-def test_the_accuracies_of_the_picture_are_those_of_the_table() -> None:
-    page = text_of("docs/papers.md")
-    epsilons, lines, baseline = measured(page)
-    assert len(epsilons) == 4 and all(len(shares) == 4 for shares in lines.values()) and len(lines) == 2
-    changed = page.replace(f" {lines['class kept'][0]} |", " 50.5 |").replace(
-        f"right on {baseline}%", "right on 60.5%"
-    )
-    assert accuracy(measured(changed)) != accuracy(measured(page))
-    assert measured(changed)[1]["class kept"][0] == 50.5 and measured(changed)[2] == 60.5
+def test_the_budgets_of_the_readme_are_those_of_the_code_and_of_the_experiments() -> None:
+    epsilons, readme = (1, 2, 4, 8), text_of("README.md")
+    found = re.findall(r"^\| one pass, class inside \| (.+) \|$", text_of("docs/papers.md"), re.M)
+    for e, made, right in zip(epsilons, *(row.split(" | ") for row in found), strict=True):
+        word = next((word for most, word in GRADES if e <= most), "weak")
+        assert f"| {e} | {word} | {at_most(believed_after(e, PRIOR))} | {right}% | {made}% |" in readme
+        assert re.search(rf"^\| {e} \| .* \| {right}% \|$", text_of("docs/choose-a-budget.md"), re.M)
 
 
 def test_every_page_is_in_the_index() -> None:

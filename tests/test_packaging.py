@@ -69,7 +69,7 @@ def test_the_wheel_has_the_package_its_types_and_the_schema(built: tuple[Path, P
     assert "Typing :: Typed" in said.get_all("Classifier", [])
     text = said.get_payload()
     links = re.findall(r"\]\(([^)]+)\)", text)
-    assert "## An owner's path" in text and [a for a in links if not a.startswith("https://")] == []
+    assert "## In 60 seconds" in text and [a for a in links if not a.startswith("https://")] == []
 
 
 def test_the_wheel_runs_where_it_is_installed(built: tuple[Path, Path], tmp_path: Path) -> None:
