@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, ParamSpec, Protocol, TypeVar
 
@@ -21,7 +21,16 @@ from ppdm_cli.arrays import Addresses
 from ppdm_cli.errors import UsageError, quoted
 from ppdm_cli.files import THREADS
 from ppdm_cli.sidecar import Sidecar
-from ppdm_cli.tables import OPENING, Output, Shuffler, Table, loaded, ordered, workers
+from ppdm_cli.tables import (
+    OPENING,
+    Output,
+    Shuffler,
+    Table,
+    loaded,
+    ordered,
+    rows_per_partition,
+    workers,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -65,6 +74,10 @@ def step(doing: str, total: int | None = None) -> Iterator[Advance]:
             progress.end()
 
 
+_Part = tuple[int, str, int]
+"""Where a part of a batch begins, its file, and how many of the file's rows come before."""
+
+
 @dataclass(frozen=True)
 class Batch:
     """Some rows of a table; `first_row` counts over the whole table, `row_in_file` for messages."""
@@ -75,6 +88,8 @@ class Batch:
     first_row: int
     file: str
     row_in_file: int
+    more: tuple[_Part, ...] = field(default=(), kw_only=True)
+    """The further parts of a gathered batch."""
 
     @property
     def rows(self) -> int:
@@ -95,7 +110,9 @@ class Batch:
 
     def where(self, row: int) -> str:
         """Return where a row of this batch is, for a message; rows are counted from 1."""
-        return f"row {self.row_in_file + row + 1} of {self.file}"
+        own = (0, self.file, self.row_in_file)
+        begins, file, before = next((m for m in reversed(self.more) if m[0] <= row), own)
+        return f"row {before + row - begins + 1} of {file}"
 
 
 class Made(NamedTuple, Generic[Told]):
@@ -212,11 +229,25 @@ class Threads(Engine):
 
 
 def numbered(table: Table, columns: Sequence[str] | None, run: Any = map) -> Iterator[Batch]:
-    """Load a table's partitions, by `run` as `map` would, and number their rows in order."""
-    first_row = 0
-    for index, (file, in_file, batch) in enumerate(loaded(table, columns, run, coded=True)):
-        yield Batch(batch, index, first_row, quoted(file), in_file)
-        first_row += batch.num_rows
+    """Load a table's partitions, by `run` as `map` would, gather small ones, and number their rows in order."""
+    most, held, parts = rows_per_partition(len(table.schema)) // 4, list[pa.RecordBatch](), list[_Part]()
+    index = first_row = rows = 0
+
+    def gathered() -> Batch:
+        (_, file, before), *more = parts
+        columns = held[0] if len(held) == 1 else pa.concat_batches(held)
+        return Batch(columns, index, first_row, file, before, more=tuple(more))
+
+    for file, before, batch in loaded(table, columns, run, coded=True):
+        if held and (rows + batch.num_rows > most or batch.schema != held[0].schema):
+            yield gathered()
+            index, first_row, rows = index + 1, first_row + rows, 0
+            held, parts = [], []
+        parts.append((rows, quoted(file), before))
+        held.append(batch)
+        rows += batch.num_rows
+    if held:
+        yield gathered()
 
 
 def with_rows(task: Callable[[Batch], Result], batch: Batch) -> tuple[int, Result]:

@@ -103,7 +103,7 @@ def thinned(batch: Batch, out: np.ndarray) -> Thinned:
     were = np.flatnonzero(stays)
     columns = batch.columns.filter(pa.array(stays))
     first_row = batch.first_row - int(first)
-    return Thinned(columns, batch.index, first_row, batch.file, batch.row_in_file, were)
+    return Thinned(columns, batch.index, first_row, batch.file, batch.row_in_file, were, more=batch.more)
 
 
 @dataclass

@@ -13,7 +13,9 @@ from typing import Any
 import polars as pl
 import pytest
 
-from ppdm_cli.engine import Advance, Batch, Engine, fold, map_partitions, numbered, running, with_rows
+from ppdm_cli import perturb
+from ppdm_cli.engine import Advance, Batch, Engine, fold, map_partitions, numbered, passes, running, with_rows
+from ppdm_cli.errors import DataError
 from ppdm_cli.tables import Table, base, csv_records, open_table, parquet
 from tests.vocabulary import Run, listing, people
 
@@ -156,3 +158,26 @@ def test_a_row_group_is_decoded_once_by_threads(data: Path, monkeypatch: pytest.
     with running(threads=4):
         assert fold(open_table(data / "data.parquet"), attrgetter("rows"), add) == 3_000
     assert sorted(decoded) == [0, 1, 2] and not parquet._READERS
+
+
+def test_small_parts_are_worked_on_together_and_named_apart(tmp_path: Path) -> None:
+    values = [[1, 2, 3], [4, 5, 60], [7, 8, 9]]
+    paths = [tmp_path / f"{n}.parquet" for n in "abc"]
+    for path, some in zip(paths, values, strict=True):
+        pl.DataFrame({"x": some}).write_parquet(path)
+    table = open_table(paths)
+    (batch,) = numbered(table, None)
+    assert batch.rows == 9
+    assert [batch.where(r) for r in (0, 2, 3, 5, 6, 8)] == [
+        f"row {row} of '{paths[part]}'" for part, row in ((0, 1), (0, 3), (1, 1), (1, 3), (2, 1), (2, 3))
+    ]
+    with pytest.raises(DataError, match=r"row 3 of '.*b\.parquet'"):
+        perturb(paths, gamma=9, attributes={"x": {"domain": [0, 10]}}, keep_order=True, seed=1)
+
+
+def test_large_partitions_stay_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(passes, "rows_per_partition", lambda columns: 16)
+    for name, rows in (("a", 3), ("b", 1), ("c", 4), ("d", 9), ("e", 1)):
+        pl.DataFrame({"x": range(rows)}).write_parquet(tmp_path / f"{name}.parquet")
+    batches = list(numbered(open_table(sorted(tmp_path.glob("*.parquet"))), None))
+    assert [(b.index, b.first_row, b.rows) for b in batches] == [(0, 0, 4), (1, 4, 4), (2, 8, 9), (3, 17, 1)]

@@ -154,7 +154,15 @@ def crossed(sidecar: Sidecar, whole: pl.DataFrame, pair: tuple[str, str]) -> np.
 
 
 def wanted(folder: Path | None) -> Iterator[tuple[Any, ...]]:
-    adults = ["marginals k=1", "marginals k=2", "pairs k=1", "pairs k=2", "tree", "tree, rounds", "tree, inside"]
+    adults = [
+        "marginals k=1",
+        "marginals k=2",
+        "pairs k=1",
+        "pairs k=2",
+        "tree",
+        "tree, rounds",
+        "tree, inside",
+    ]
     for seed, epsilon in product(range(1, 6 if FULL else 2), EPSILONS):
         parts = ["kept", "inside", "kept, rounds", "inside, rounds"]
         parts += [f"{part}, rounds{MILLION}" for part in ("kept", "inside") if FULL and seed < 3]
