@@ -55,6 +55,7 @@ from ppdm_cli.tables import (
     Table,
     TableLike,
     commit,
+    is_sidecar,
     like_release,
     open_table,
     path_of,
@@ -73,7 +74,7 @@ def earlier_sidecar(like: str | Path | Sidecar | None) -> Sidecar | None:
     if isinstance(like, (str, Path)):
         path = path_of(like)
         files.reading(path)
-        beside = path if path.name.endswith(".json") else sidecar_path(path)
+        beside = path if is_sidecar(path) else sidecar_path(path)
         carried = None if beside.exists() else open_table(path).sidecar
         like = read_sidecar(beside, carried, str(path), "name a release that ppdm perturb made")
     return like

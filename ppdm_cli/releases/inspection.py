@@ -24,8 +24,8 @@ from ppdm_cli.releases.opened_release import in_rounds
 from ppdm_cli.releases.release import open_release
 from ppdm_cli.releases.sidecars import read_sidecar
 from ppdm_cli.releases.strata import opened
-from ppdm_cli.sidecar import SUFFIX, Sidecar
-from ppdm_cli.tables import TableLike, path_of
+from ppdm_cli.sidecar import Sidecar
+from ppdm_cli.tables import TableLike, is_sidecar, path_of
 
 if TYPE_CHECKING:
     import polars as pl
@@ -143,7 +143,7 @@ def inspect(
         )
     if isinstance(data, Sidecar):
         return Inspected(data, prior)
-    if isinstance(data, (str, Path)) and str(data).endswith((SUFFIX, ".json")):
+    if isinstance(data, (str, Path)) and is_sidecar(path_of(data)):
         return Inspected(read_sidecar(path_of(data), None, str(data)), prior)
     return Inspected(open_release(data, sidecar, stages=None)[1], prior)
 

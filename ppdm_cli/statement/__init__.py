@@ -19,9 +19,9 @@ from ppdm_cli.errors import MismatchError, RefusedError, UsageError, argument, q
 from ppdm_cli.perturbing import read_toml
 from ppdm_cli.privacy import PRIOR
 from ppdm_cli.releases import open_account, open_release, read_sidecar
-from ppdm_cli.sidecar import SUFFIX, Sidecar
+from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.statement.content import QUESTIONS, AttackReport, Statement, about_template
-from ppdm_cli.tables import PendingFile, commit, path_of, sidecar_path
+from ppdm_cli.tables import PendingFile, commit, is_sidecar, path_of, sidecar_path
 
 __all__ = ["about_template", "state"]
 
@@ -85,7 +85,7 @@ def state(
 
 def _read_release(file: Path, sidecar: Path | None) -> tuple[Sidecar, dict[str, str]]:
     """Return the sidecar of a release that it fits, or of a sidecar alone, and what is there to be checked."""
-    if file.name.endswith((SUFFIX, ".json")):
+    if is_sidecar(file):
         found, parts = read_sidecar(file, None, str(file)), [file]
     else:
         table, found = open_release(file, sidecar, stages=None)

@@ -38,11 +38,13 @@ from ppdm_cli.tables.csv_records import LOOKED_AT, first_rows, like_below, looks
 from ppdm_cli.tables.delta import DELTA
 from ppdm_cli.tables.formats import FORMATS, Files, Format, Writer, format_of, stream_format, suffixes
 from ppdm_cli.tables.grouping import GroupedTable, Groups, Mapped, Prefixed, Rule, like_release, read_mapping
+from ppdm_cli.tables.iceberg import ICEBERG
 from ppdm_cli.tables.opening import (
     FOLDER_SIDECAR,
     LOGS,
     OPENING,
     check_plain,
+    is_sidecar,
     is_stream,
     logs_above,
     logs_among,
@@ -55,7 +57,7 @@ from ppdm_cli.tables.parquet import PARQUET, Footer, ParquetTable, check_text, f
 from ppdm_cli.tables.stores import StorePath, expanded, path_of
 from ppdm_cli.tables.synthetic import SYNTHETIC_SCHEMA, generate
 
-FORMATS += [CSV, TSV, PARQUET, ARROW, DELTA]
+FORMATS += [CSV, TSV, PARQUET, ARROW, DELTA, ICEBERG]
 
 __all__ = [
     "COMMA",
@@ -106,6 +108,7 @@ __all__ = [
     "from_arrow",
     "generate",
     "has_clock",
+    "is_sidecar",
     "is_stream",
     "like_below",
     "like_release",

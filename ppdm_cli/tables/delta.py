@@ -11,17 +11,15 @@ import json
 import re
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import IO, Any
 from urllib.parse import unquote
 
 import pyarrow as pa
 
-from ppdm_cli import dtypes, files
+from ppdm_cli import files
 from ppdm_cli.errors import (
     DataError,
     MismatchError,
@@ -33,9 +31,10 @@ from ppdm_cli.errors import (
 )
 from ppdm_cli.sidecar import METADATA_KEY
 from ppdm_cli.tables.atomic import PendingFile, Steps, writing
-from ppdm_cli.tables.base import Partition, Table, normal_schema
+from ppdm_cli.tables.base import Table
 from ppdm_cli.tables.csv_options import CsvOptions
 from ppdm_cli.tables.formats import Files, Format, Writer
+from ppdm_cli.tables.logged import LoggedFile, LoggedTable
 from ppdm_cli.tables.parquet import PARQUET, Footer, ParquetTable
 from ppdm_cli.tables.stores import StorePath, path_of
 
@@ -84,53 +83,6 @@ def _understood(
         raise DataError("delta-failed", message, step) from None
 
 
-@dataclass(frozen=True)
-class _LoggedFile:
-    """A file of a table, with what its log says of it."""
-
-    table: ParquetTable
-    columns: dict[str, str]
-    """The table's columns that it has, and its own names for them."""
-    keys: dict[str, Any]
-    kept: pa.BooleanArray | None
-    """Whether each of its rows is in the table, up to the last that is not."""
-
-    def partitions(self, schema: pa.Schema) -> Iterator[Partition]:
-        own = [self.columns[n] for n in schema.names if n in self.columns]
-        for start, part in zip(self.table.starts(), self.table.partitions(own), strict=True):
-            yield Partition(part.file, partial(self._load, part.load, start, schema))
-
-    def _load(self, load: Callable[[], pa.RecordBatch], start: int, schema: pa.Schema) -> pa.RecordBatch:
-        """Load some rows that are in the table; keys have one value, and what the file lacks is null."""
-        batch = load()
-        if schema.names:
-            columns = [
-                dtypes.normal_column(batch.column(self.columns[f.name]), f.type, f.name)
-                if f.name in self.columns
-                else pa.repeat(pa.scalar(self.keys.get(f.name), f.type), batch.num_rows)
-                for f in schema
-            ]
-            batch = pa.RecordBatch.from_arrays(columns, names=schema.names)
-        if self.kept is None:
-            return batch
-        kept = self.kept.slice(start, batch.num_rows)
-        return batch.filter(pa.concat_arrays([kept, pa.repeat(True, batch.num_rows - len(kept))]))
-
-
-class DeltaVersion(Table):
-    """One version of a table, its files in the order of their names."""
-
-    def __init__(self, name: str, schema: pa.Schema, parts: Sequence[_LoggedFile]) -> None:
-        self.name, self.schema, self._parts = name, normal_schema(schema, name), parts
-        gone = sum(p.kept.false_count for p in parts if p.kept is not None)
-        self.rows = sum(p.table.rows or 0 for p in parts) - gone
-
-    def partitions(self, columns: Sequence[str] | None = None) -> Iterator[Partition]:
-        schema = pa.schema([self.schema.field(n) for n in (self.schema.names if columns is None else columns)])
-        for part in self._parts:
-            yield from part.partitions(schema)
-
-
 def _open(found: Files, options: CsvOptions) -> Table:
     """Open the version that is named or the last, which must still be the last when the run ends."""
     path, name = found.paths[0], found.labels[0]
@@ -166,9 +118,9 @@ def _opened(path: Path, name: str) -> Table:
         part, keys = ParquetTable([file], labels=[label]), action.get("partition") or {}
         names = {f.name: (f.metadata or {}).get(_PHYSICAL, f.name.encode()).decode() for f in schema}
         own = {n: f for n, f in names.items() if f in part.schema.names and n not in keys}
-        parts.append(_LoggedFile(part, own, keys, kept.get(named)))
+        parts.append(LoggedFile(part, own, keys, kept.get(named)))
     if settings.description != _MADE and all(p.table.sidecar is None for p in parts):
-        return DeltaVersion(name, schema, parts)
+        return LoggedTable(name, schema, parts)
     if len(parts) != 1 or kept or parts[0].table.sidecar is None:
         raise _altered(library, name, folder)
     return parts[0].table

@@ -45,7 +45,7 @@ _KINDS = {"_delta_log": "a Delta table", ".hoodie": "a Hudi table", "_spark_meta
 _ICEBERG = re.compile(r"v?\d.*\.metadata\.json(\.gz)?")
 _READ = {
     "a Delta table": "name the table itself, without an engine: {}",
-    "an Iceberg table": "give the library pyiceberg's table.scan().to_arrow_batch_reader()",
+    "an Iceberg table": "name its metadata_location, as its catalog says, and without an engine",
     "a Hudi table": "write its rows as Parquet: spark.read.format('hudi').load({}).write.parquet('plain')",
     "a Spark stream": "write its rows as Parquet: spark.read.parquet({}).write.parquet('plain')",
 }
@@ -202,6 +202,11 @@ def _found(folder: Path) -> list[Path]:
             f"name a folder of {', '.join(s for f in forms for s in f.suffixes)} parts, or the files",
         )
     return found
+
+
+def is_sidecar(path: Path) -> bool:
+    """Return whether a person names a sidecar by itself: a file of JSON that is no table."""
+    return path.name.endswith(".json") and not any(f.holds(path) for f in FORMATS)
 
 
 def sidecar_path(data: Path) -> Path:

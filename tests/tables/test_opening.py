@@ -282,8 +282,11 @@ LOGS = {
     "_delta_log/00000000000000000000.json": ("a Delta table", "name the table itself, without an engine: '{}'"),
     ".hoodie/hoodie.properties": ("a Hudi table", "spark.read.format('hudi').load('{}')"),
     "_spark_metadata/0": ("a Spark stream", "spark.read.parquet('{}')"),
-    "metadata/v3.metadata.json": ("an Iceberg table", "table.scan().to_arrow_batch_reader()"),
-    "metadata/00012-5e1c.gz.metadata.json": ("an Iceberg table", "table.scan().to_arrow_batch_reader()"),
+    "metadata/v3.metadata.json": ("an Iceberg table", "name its metadata_location, as its catalog says"),
+    "metadata/00012-5e1c.gz.metadata.json": (
+        "an Iceberg table",
+        "name its metadata_location, as its catalog says",
+    ),
 }
 """The log of each kind of table, what it is called, and how its rows are read."""
 NAMED = [
