@@ -7,6 +7,7 @@ lists of files and deleted rows; the files themselves are read as Parquet, in th
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -58,7 +59,8 @@ def _open(found: Files, options: CsvOptions) -> Table:
         from pyiceberg.io.pyarrow import _read_all_delete_files
         from pyiceberg.table import StaticTable
 
-        table = StaticTable.from_metadata(str(path))
+        server = os.environ.get("AWS_ENDPOINT_URL")  # which the library takes from a catalog alone
+        table = StaticTable.from_metadata(str(path), {"s3.endpoint": server} if server else {})
         tasks = sorted(table.scan().plan_files(), key=lambda t: t.file.file_path)
         plain = all(t.file.file_format.name == "PARQUET" for t in tasks)
         plain = plain and all(d.content.name == "POSITION_DELETES" for t in tasks for d in t.delete_files)

@@ -18,7 +18,8 @@ from polars.testing import assert_frame_equal
 from ppdm_cli import estimate, inspect
 from ppdm_cli.errors import DataError, MismatchError, RefusedError
 from ppdm_cli.tables import open_table
-from tests.vocabulary import Run, loaded, people, raises, read_table, released
+from tests.buckets import BUCKET, serving
+from tests.vocabulary import Run, generated, loaded, people, raises, read_table, released
 
 if not os.environ.get("CI"):  # where it is never left out
     pytest.importorskip("pyiceberg")
@@ -180,6 +181,24 @@ def test_what_changes_the_meaning_of_files_is_refused(tmp_path: Path) -> None:
     with raises("iceberg-failed", DataError) as caught:
         open_table(metadata(table))
     assert "CANARY" not in str(caught.value)
+
+
+def test_tables_in_a_bucket(ppdm: Run) -> None:
+    if not os.environ.get("CI"):
+        pytest.importorskip("moto")
+    at = f"s3://{BUCKET}"
+    with serving():
+        settings = {"warehouse": f"{at}/w", "s3.endpoint": os.environ["AWS_ENDPOINT_URL"]}
+        catalog = InMemoryCatalog("clinic", **settings)
+        catalog.create_namespace("db")
+        rows = generated(1000).to_arrow()
+        rows = rows.cast(pa.schema([f.with_type(_plain(f.type)) for f in rows.schema]))
+        table = catalog.create_table("db.people", rows.schema)
+        table.append(rows)
+        ppdm("perturb", table.metadata_location, "-o", f"{at}/r.parquet", *PLAN)
+        release = catalog.create_table("db.release", rows.schema)
+        release.add_files([f"{at}/r.parquet"])
+        assert b"1000 records" in ppdm("estimate", release.metadata_location).stdout
 
 
 def test_without_the_library_a_message_says_what_to_install(
