@@ -20,6 +20,7 @@ test: $(READY)
 	$(BIN)/pytest
 
 long: $(READY)
+	$(if $(WITHOUT_SPARK),,$(PIP) install grpcio==1.85.1 grpcio-status==1.85.1 zstandard==0.25.0)
 	$(BIN)/pytest -m long
 
 faults: $(READY)

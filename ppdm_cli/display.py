@@ -40,8 +40,8 @@ class Displayed:
 
     def __str__(self) -> str:
         body = self._body()
-        if not hasattr(body, "rows"):
-            return "\n".join([repr(self), *map(one_line, body)])
+        if not hasattr(type(body), "rows"):
+            return "\n".join([repr(self), *map(one_line, _lines(body))])
         lines = _table(body)
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         padded = ("  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip() for line in lines)
@@ -49,12 +49,16 @@ class Displayed:
 
     def _repr_html_(self) -> str:
         body = self._body()
-        if hasattr(body, "rows"):  # the frame's own HTML would leave control characters in
+        if hasattr(type(body), "rows"):  # the frame's own HTML would leave control characters in
             rows = ("".join(f"<td>{_safe(c)}</td>" for c in line) for line in _table(body))
             below = f"<table>{''.join(f'<tr>{row}</tr>' for row in rows)}</table>{body.height} rows"
         else:
-            below = "<pre>" + "\n".join(map(_safe, body)) + "</pre>"
+            below = "<pre>" + "\n".join(map(_safe, _lines(body))) + "</pre>"
         return f"<p>{_safe(repr(self)[1:-1])}</p>{below}"
+
+
+def _lines(body: Any) -> Sequence[str]:
+    return body if isinstance(body, (list, tuple)) else [repr(body)]  # a DataFrame of Spark
 
 
 def _table(body: Any) -> list[list[str]]:

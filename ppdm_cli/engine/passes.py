@@ -6,12 +6,12 @@ scan also keeps each partition's own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial, wraps
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, ParamSpec, Protocol, TypeGuard, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -33,7 +33,7 @@ from ppdm_cli.tables import (
 )
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 P = ParamSpec("P")
 State = TypeVar("State")
@@ -148,7 +148,7 @@ class Engine(Protocol):
     gives comes in the order of the partitions. It tells `advance` of the rows that are done.
     """
 
-    opens: Callable[[Any], Table | None] | None = None
+    opens: Callable[[Any, Mapping[str, pa.DataType]], Table | None] | None = None
     """What opens tables that are elsewhere than on this machine, for an engine that reads them there."""
 
     def map(
@@ -213,6 +213,12 @@ class Engine(Protocol):
     def keeps(self, table: Table) -> bool:
         """Return whether the rows of a table are elsewhere, and must not all be brought to this process."""
         return False
+
+    def adding(
+        self, table: Table, task: Callable[[Batch], Made[Any]], names: Sequence[str], schema: pa.Schema
+    ) -> Any:
+        """Return a DataFrame that is elsewhere with what a task makes of some of its columns, or None."""
+        return None
 
 
 class Threads(Engine):
@@ -347,6 +353,10 @@ def on_spark(session: SparkSession) -> Engine:
     session : pyspark.sql.SparkSession
         The session, which has the cluster.
     """
+    if not hasattr(session, "_jsparkSession"):  # it is of Spark Connect
+        from ppdm_cli.engine.spark_frames import FrameEngine
+
+        return FrameEngine()
     from ppdm_cli.engine.spark import SparkEngine  # needs an extra
 
     return SparkEngine(session)
@@ -356,6 +366,11 @@ ON_SPARK = frozenset({"estimate", "inspect", "perturb", "predict", "query", "rec
 """The functions that take a DataFrame of Spark, or paths that Spark opens."""
 
 
+def is_dataframe(given: object) -> TypeGuard[DataFrame]:
+    """Return whether it is a DataFrame of Spark, which need not be installed."""
+    return type(given).__module__.startswith("pyspark.sql.") and hasattr(given, "sparkSession")
+
+
 def where_the_data_are(function: Callable[P, Result]) -> Callable[P, Result]:
     """Return a function that is run by the session of a DataFrame of Spark, if it is given one."""
     name = function.__name__
@@ -363,7 +378,7 @@ def where_the_data_are(function: Callable[P, Result]) -> Callable[P, Result]:
     @wraps(function)
     def called(*args: P.args, **kwargs: P.kwargs) -> Result:
         for given in (*args, *kwargs.values()):
-            if type(given).__module__.startswith("pyspark.sql.") and hasattr(given, "sparkSession"):
+            if is_dataframe(given):
                 if name not in ON_SPARK:
                     raise UsageError(
                         "not-on-spark",

@@ -22,15 +22,17 @@ from typing import Any
 from urllib.parse import unquote
 
 import msgspec
-from py4j.protocol import Py4JError, Py4JJavaError
-from pyspark.errors import PySparkException
+import pyarrow as pa
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as spark
 from pyspark.sql.types import StructField, StructType
 
-from ppdm_cli.engine import Advance, Batch, Engine, Made, Threads, Writing
-from ppdm_cli.engine.spark_tables import Rows, SparkTable, Store, files_of, spelt, understood
+from ppdm_cli.engine import Advance, Batch, Made, Writing
+from ppdm_cli.engine.spark_frames import FrameEngine, plainly, speaking
+from ppdm_cli.engine.spark_tables import SparkTable, Store, files_of, spelt, understood
 from ppdm_cli.engine.spark_tasks import CHANGED, PLACE, STATES, Known, Physical, Place, Told, Work
+from ppdm_cli.engine.spark_types import FrameRows, Rows
 from ppdm_cli.errors import DataError, PpdmError, UsageError, argument, quoted
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import FOLDER_SIDECAR, PARQUET, Output, Table, for_spark
@@ -47,40 +49,28 @@ _SETTINGS = {
     "spark.sql.legacy.parquet.nanosAsLong": "true",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
 }
-_IN_TASK = re.compile(r"ppdm task: (\w+ at [\w.:]+)")
-
 _PART = re.compile(r"part-(\d+)-.*\.parquet")
 _OURS = re.compile(r"part-\d+\.parquet|_SUCCESS|_ppdm\.json|\..*\.crc")
 
 
-class SparkEngine(Engine):
-    """Runs passes by a session of Spark, whose own settings stay as they are."""
+class SparkEngine(FrameEngine):
+    """Runs passes by a classic session of Spark, whose own settings stay as they are."""
 
     def __init__(self, session: Any) -> None:
-        if not hasattr(session, "_jsparkSession"):
-            raise UsageError(
-                "spark-connect",
-                "a session of Spark Connect cannot read the footers of files, nor add up what tasks tell",
-                "use a classic session, on the cluster's driver",
-            )
-        self._context = session.sparkContext
+        super().__init__()
+        self._context, self._given = session.sparkContext, session
         self._session = SparkSession(self._context, session._jsparkSession.cloneSession())
         for name, value in _SETTINGS.items():
             self._session.conf.set(name, value)
         self._store = Store(self._session)
         self._tables: dict[str, SparkTable] = {}
         """The table of each file."""
-        self.opens = self._open
 
-    def _open(self, source: object) -> Table | None:
+    def _open(self, source: object, known: Mapping[str, pa.DataType]) -> Table | None:
         if isinstance(source, DataFrame):
             index = files_of(source)
             if index is None:
-                raise UsageError(
-                    "dataframe-of-no-files",
-                    "the rows of a DataFrame that is not just Parquet files have no numbers and no order",
-                    "write it as Parquet, and give what spark.read.parquet makes of that",
-                )
+                return super()._open(source, known)
             return self._taken(SparkTable(self._store, self._store.sources(index), source))
         several = list(source) if isinstance(source, (list, tuple)) else [source]
         if not several or not all(isinstance(s, str) or hasattr(s, "__fspath__") for s in several):
@@ -103,37 +93,18 @@ class SparkEngine(Engine):
                 "sidecar-of-folder", "a folder has its sidecar in it", "do not say where the sidecar goes"
             )
         roots = {r for t in self._tables.values() for r in t.roots}
-        return stack.enter_context(Folder(self._store, output, force, roots))
+        return stack.enter_context(Folder(self._store, output, force, roots, self._given))
+
+    def refusal(self) -> UsageError:
+        return UsageError(
+            "dataframe-of-no-files",
+            "the rows of a DataFrame that is not just Parquet files have no numbers and no order",
+            "write it as Parquet, and give what spark.read.parquet makes of that; to mine a release, add "
+            "sidecar=release.sidecar",
+        )
 
     def keeps(self, table: Table) -> bool:
-        return isinstance(table, SparkTable)
-
-    def map(
-        self, table: Table, task: Callable[[Batch], Any], columns: Sequence[str] | None, advance: Advance
-    ) -> Iterator[Any]:
-        read = self._read(table, columns)
-        if read is None:
-            yield from Threads().map(table, task, columns, advance)
-            return
-        for rows, state in self._runs(read, task, None):
-            yield state
-            advance(rows)
-
-    def fold(
-        self,
-        table: Table,
-        task: Callable[[Batch], Any],
-        merge: Callable[[Any, Any], Any],
-        columns: Sequence[str] | None,
-        advance: Advance,
-    ) -> Any:
-        read, states = self._read(table, columns), list[Any]()
-        if read is None:
-            return super().fold(table, task, merge, columns, advance)
-        for rows, state in self._runs(read, task, merge):
-            states = [merge(states[0], state) if states else state]
-            advance(rows)
-        return states[0] if states else None
+        return isinstance(table, SparkTable) or super().keeps(table)
 
     def write(
         self,
@@ -145,6 +116,8 @@ class SparkEngine(Engine):
     ) -> Sidecar | None:
         read, into, sidecar = self._read(table, columns), writing.into, writing.sidecar
         assert isinstance(into, Folder)
+        if isinstance(read, FrameRows):
+            raise self.refusal()
         if read is None:
             raise UsageError(
                 "table-not-on-spark",
@@ -154,7 +127,7 @@ class SparkEngine(Engine):
         told = self._context.accumulator({}, Told())
         inside = None if sidecar is None else msgspec.structs.replace(sidecar, records=None).encode()
         made_of = Physical.of(writing.schema, writing.shuffled)
-        with self._known(read) as known, self._split_in_order(read), _running():
+        with self._known(read) as known, self._split_in_order(read), speaking():
             work = Work(known, task, None, told, made_of)
             made = self._frame(read).mapInArrow(
                 lambda batches: work.made(batches), made_of.struct(for_spark(writing.schema, inside))
@@ -182,12 +155,11 @@ class SparkEngine(Engine):
         into.filled(None if writing.shuffled or not order else order, sidecar.encode() if sidecar else None)
         return sidecar
 
-    def _read(self, table: Table, columns: Sequence[str] | None) -> _Read | None:
-        """Return what is read of a table for a pass, or None of one in memory."""
+    def _read(self, table: Table, columns: Sequence[str] | None) -> Any:
         names = list(table.schema.names if columns is None else columns)
         parts = list(table.partitions(names))
         if not all(isinstance(p, Rows) for p in parts):
-            return None
+            return super()._read(table, columns)
         found = _Read(names, parts)  # type: ignore[arg-type]
         rows = 0
         for part in found.parts:
@@ -197,11 +169,14 @@ class SparkEngine(Engine):
                 rows = 0
         return found
 
-    def _runs(self, read: _Read, task: Any, merge: Any) -> Iterator[tuple[int, Any]]:
+    def _runs(self, read: Any, task: Any, merge: Any) -> Iterator[tuple[int, Any]]:
         """Yield the states of runs of partitions in order, with how many rows these have."""
+        if isinstance(read, FrameRows):
+            yield from super()._runs(read, task, merge)
+            return
         if not read.parts:
             return
-        with self._known(read) as known, _running():
+        with self._known(read) as known, speaking():
             work = Work(known, task, merge)
             runs = self._frame(read).mapInArrow(lambda batches: work.states(batches), STATES)
             splits = runs._jdf.queryExecution().toRdd().getNumPartitions()
@@ -238,7 +213,9 @@ class SparkEngine(Engine):
             place = Column(frame._jdf.metadataColumn("_metadata"))
         own = [n for n in read.names if n in types]
         return frame.select(
-            *_plainly(own), place.getField("file_path").alias("file"), place.getField("row_index").alias("row")
+            *map(spark.expr, plainly(own)),
+            place.getField("file_path").alias("file"),
+            place.getField("row_index").alias("row"),
         )
 
     @contextmanager
@@ -294,51 +271,26 @@ class _Read:
         return sum(p.rows for p in self.parts)
 
 
-def _plainly(names: Sequence[str]) -> list[Any]:
-    """Return columns by plain names, because mapInArrow finds no others."""
-    return [spark.col(f"`{n.replace('`', '``')}`").alias(f"c{i}") for i, n in enumerate(names)]
-
-
 def _spellings(uri: str) -> set[str]:
     """Return how Spark may tell a file's name: as it is or as a URI, with an empty host or without one."""
     short = uri.replace(":///", ":/", 1)
     return {uri, short, unquote(uri), unquote(short)}
 
 
-@contextmanager
-def _running() -> Iterator[None]:
-    """Turn what Spark says of a job into an error of ours: its own words may be pages."""
-    try:
-        yield
-    except (Py4JError, PySparkException) as error:
-        text = str(error)
-    else:
-        return
-    if "No module named 'ppdm_cli'" in text or "Cannot run program" in text:
-        raise DataError(
-            "no-ppdm-on-executors",
-            "the executors lack ppdm, or have no Python where this one is",
-            "install ppdm and pyspark on all nodes, and set PYSPARK_PYTHON to the Python there that has it",
-        )
-    if match := _IN_TASK.search(text):
-        raise DataError(
-            "error-on-executor", f"an error inside ppdm, on an executor ({match[1]})", "report it, without data"
-        )
-    raise DataError(
-        "spark-gave-up",
-        "Spark gave the job up",
-        "see its log, which the setting spark.log.level=WARN shows here",
-    )
-
-
 class Folder(Output):
-    """A folder of parts that Spark writes under a hidden name; it is renamed when all is in it."""
+    """A folder of parts that Spark writes under a hidden name; it is renamed when all is in it.
 
-    def __init__(self, store: Store, uri: Any, force: bool, read: Iterable[str]) -> None:
+    One that nobody named is in the session's warehouse. It comes back as a DataFrame, and goes with the driver.
+    """
+
+    def __init__(self, store: Store, uri: Any, force: bool, read: Iterable[str], session: Any) -> None:
         self.frame, self.folder, self.targets = None, None, [self]  # type: ignore[list-item]
+        self._managed_by = session if uri is None else None
+        if uri is None:
+            uri = f"{session.conf.get('spark.sql.warehouse.dir')}/ppdm-{secrets.token_hex(6)}"
         self._named, self._force, self._store = str(uri), force, store
         self.path = None
-        if uri is None or str(uri) == "-":
+        if str(uri) == "-":
             raise UsageError("folder-wanted", "what Spark makes goes to a folder", "name the folder")
         if not isinstance(uri, (str, PathLike)):
             raise UsageError(
@@ -446,6 +398,9 @@ class Folder(Output):
             hidden = self._store.at(self.hidden)[1]
             self._rename(hidden, self._path)
         undo.append(partial(self._rename, self._path, hidden))
+        if self._managed_by is not None:
+            self._system.deleteOnExit(self._path)
+            self.frame = self._managed_by.read.parquet(spelt(str(self._path)))
 
     def forget(self) -> None:
         if self._aside:

@@ -7,10 +7,9 @@ data the driver reads nothing but the footers of files: these give the columns, 
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
@@ -21,8 +20,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import types as spark
 
 from ppdm_cli import dtypes, files
-from ppdm_cli.errors import DataError, PpdmError, RefusedError, UsageError, argument, listed, quoted
-from ppdm_cli.releases import check_same, cut_folder, decode
+from ppdm_cli.engine.spark_types import Rows, loaded_here, spark_type
+from ppdm_cli.errors import DataError, PpdmError, UsageError, listed, quoted
+from ppdm_cli.releases import check_same, decode
 from ppdm_cli.sidecar import SUFFIX
 from ppdm_cli.tables import (
     FOLDER_SIDECAR,
@@ -32,11 +32,9 @@ from ppdm_cli.tables import (
     ParquetTable,
     Partition,
     check_plain,
-    check_text,
     format_of,
     logs_above,
     logs_among,
-    normal_batch,
     rows_per_partition,
 )
 
@@ -46,23 +44,6 @@ _TAIL = 1 << 16
 """Bytes of a file's end that are read first."""
 _AT_ONCE = 16
 """Files that are opened at the same time."""
-_TYPES = {
-    pa.bool_(): spark.BooleanType(),
-    pa.int8(): spark.ByteType(),
-    pa.int16(): spark.ShortType(),
-    pa.int32(): spark.IntegerType(),
-    pa.int64(): spark.LongType(),
-    pa.uint8(): spark.ShortType(),
-    pa.uint16(): spark.IntegerType(),
-    pa.uint32(): spark.LongType(),
-    pa.uint64(): spark.DecimalType(20, 0),
-    pa.float32(): spark.FloatType(),
-    pa.float64(): spark.DoubleType(),
-    pa.string(): spark.StringType(),
-    pa.date32(): spark.DateType(),
-}
-HERE: list[pa.Table] = []
-"""On an executor: the rows of the partition that is worked on, as Spark brought them."""
 
 
 class PartFile(NamedTuple):
@@ -279,32 +260,6 @@ def _no_rows(uri: str) -> PpdmError:
     )
 
 
-def spark_type(kind: pa.DataType, name: str) -> Any:
-    """Return the type in which Spark has a column of a normal type: nanoseconds as whole numbers."""
-    if pa.types.is_timestamp(kind) and kind.unit == "ns":
-        return spark.LongType()
-    if pa.types.is_timestamp(kind):
-        return spark.TimestampNTZType() if kind.tz is None else spark.TimestampType()
-    if pa.types.is_decimal(kind):
-        return spark.DecimalType(kind.precision, kind.scale)
-    if kind not in _TYPES:
-        raise RefusedError(
-            "type-not-in-spark",
-            f"the column {quoted(name)} is of type {kind}, which Spark does not have",
-            f"cast it to a number or to text, or add {argument('drop', name)}",
-        )
-    return _TYPES[kind]
-
-
-def arrow_type(kind: Any) -> pa.DataType:
-    """Return the Arrow type in which an executor hands over a column of one of Spark's types."""
-    if isinstance(kind, spark.DecimalType):
-        return pa.decimal128(kind.precision, kind.scale)
-    if isinstance(kind, (spark.TimestampType, spark.TimestampNTZType)):
-        return pa.timestamp("us", "UTC" if isinstance(kind, spark.TimestampType) else None)
-    return next(a for a, s in _TYPES.items() if s == kind)
-
-
 class SparkTable(ParquetTable):
     """Parquet files and folders that executors read; its partitions are those of one machine."""
 
@@ -339,6 +294,8 @@ class SparkTable(ParquetTable):
                     "give what spark.read.parquet makes of the files, without a schema",
                 )
             self.schema = pa.schema([self.schema.field(n) for n in frame.columns])
+        self.folder = alone and sources[0].folder
+        """Whether it is all of a folder, whose parts do not say by themselves how many records there are."""
         if alone:
             self.sidecar = self._sidecar(store, sources[0].root, sources[0].folder)
 
@@ -347,8 +304,6 @@ class SparkTable(ParquetTable):
         beside = store.content(f"{root}/{FOLDER_SIDECAR}") if folder else None
         beside = store.content(root + SUFFIX) if beside is None else beside
         if self.sidecar is None or beside is None:
-            if folder and self.sidecar is not None and decode(self.sidecar, self.name).records is None:
-                raise cut_folder(self.name)
             return self.sidecar or beside
         check_same(decode(beside, self.name), decode(self.sidecar, self.name), self.name, self.name)
         return beside
@@ -377,7 +332,7 @@ class SparkTable(ParquetTable):
             self._parts, self._metadata, self._labels, range(len(self._parts)), strict=True
         ):
             keys = {n: (self._keys[n][index], self.schema.field(n).type) for n in names if n not in own}
-            load, first = partial(_loaded, label, own, text, self.schema, keys), 0
+            load, first = partial(loaded_here, label, own, text, self.schema, keys), 0
             for group in range(metadata.num_row_groups):
                 length = metadata.row_group(group).num_rows
                 for start in range(0, length, rows):
@@ -404,34 +359,6 @@ def files_of(frame: Any) -> Any:
     if not (is_a(relation.fileFormat(), "ParquetFileFormat") and is_a(index, "InMemoryFileIndex")):
         return None
     return index
-
-
-@dataclass(frozen=True)
-class Rows(Partition):
-    """A partition that an executor loads, once Spark has brought its rows there."""
-
-    uri: str = ""
-    first: int = 0
-    """How many rows of its file come before."""
-    rows: int = 0
-
-
-def _loaded(
-    label: str,
-    names: Sequence[str],
-    text: Sequence[str],
-    schema: pa.Schema,
-    keys: Mapping[str, tuple[Any, pa.DataType]],
-) -> pa.RecordBatch:
-    """Return the rows that Spark brought as one machine would have loaded them."""
-    brought = HERE[-1]
-    chosen = brought.select(list(names))
-    check_text(chosen, text, label)
-    batch = normal_batch(chosen, schema)
-    if not keys:
-        return batch
-    own = [pa.repeat(pa.scalar(value, kind), brought.num_rows) for value, kind in keys.values()]
-    return pa.RecordBatch.from_arrays([*batch.columns, *own], names=[*names, *keys])
 
 
 def _label(source: str, number: int, part: PartFile | None) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,9 +22,9 @@ from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 from ppdm_cli import dtypes
 from ppdm_cli.coins import Key
 from ppdm_cli.engine import Batch, Made
-from ppdm_cli.engine.spark_tables import HERE, Rows, arrow_type, spark_type
-from ppdm_cli.errors import DataError, Options, PpdmError, options_in_use, place_of, quoted, worded_by
-from ppdm_cli.tables import RowTrouble
+from ppdm_cli.engine.spark_types import HERE, FrameRows, Rows, arrow_type, spark_type
+from ppdm_cli.errors import DataError, Options, PpdmError, options_in_use, place_of, worded_by
+from ppdm_cli.tables import MOST_ROWS, RowTrouble
 
 STATES = StructType(
     [
@@ -33,6 +34,8 @@ STATES = StructType(
     ]
 )
 PLACE = "ppdm_place"
+_BITS_OF_SPLIT = 40
+"""More rows than two to this power no split of a DataFrame has."""
 CHANGED = DataError("file-changed", "a file changed while it was read", "run this again when it is finished")
 
 
@@ -101,9 +104,10 @@ class Physical:
 
 @dataclass(frozen=True)
 class Work:
-    """What runs on an executor: a task on each partition that a split holds."""
+    """What runs on an executor: a task on each partition that a split holds, or on rows as they come."""
 
     known: Any
+    """The broadcast of what is known of a table, or what stands for the rows of a DataFrame."""
     task: Callable[[Batch], Any]
     merge: Callable[[Any, Any], Any] | None
     told: Any = None
@@ -125,7 +129,8 @@ class Work:
         """Merge the states of runs that follow each other, where states merge; a trouble stays alone."""
         run: tuple[int, int, Any] | None = None
         for first, last, state in runs:
-            if run is not None and self.merge is not None and first > 0 and run[1] + 1 == first:
+            follows = run is not None and (run[1] + 1 == first or isinstance(self.known, FrameRows))
+            if run is not None and self.merge is not None and follows and min(first, run[0] + 1) > 0:
                 run = run[0], last, self.merge(run[2], state)
                 continue
             if run is not None:
@@ -151,14 +156,13 @@ class Work:
         """Yield each partition's number and what the task made of it; last a trouble, by a number below 0."""
         index = 0
         try:
-            for (index, first, part), brought in _partitions(self.known.value, batches):
+            for (index, first, part), brought in self._brought(batches):
                 HERE[:] = [brought]
-                batch = Batch(part.load(), index, first, quoted(part.file), part.first)
                 with worded_by(self.options):
-                    done = self.task(batch)
+                    done = self.task(part.batch(index, first))
                 yield index, done if handed is None else (handed(done), done.told)
         except RowTrouble as trouble:
-            what = f"row {part.first + trouble.row + 1} of {quoted(part.file)}: {trouble.what}"
+            what = f"{part.where(trouble.row)}: {trouble.what}"
             yield -1 - index, _Trouble(DataError, trouble.id, what, trouble.next_step)
         except PpdmError as error:
             yield -1 - index, _Trouble(type(error), error.id, error.what, error.next_step)
@@ -166,6 +170,21 @@ class Work:
             raise RuntimeError(f"ppdm task: {type(error).__name__} at {place_of(error)}") from None
         finally:
             HERE.clear()
+
+    def added(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows as they came, with the columns that the task makes of them."""
+        assert self.physical is not None
+        for index, made in self._done(batches):
+            self.check({index: self.sealed(made)} if index < 0 else {})
+            (rows,) = HERE
+            for name, column in zip(self.physical.names, self.physical.batch(made).columns, strict=True):
+                rows = rows.append_column(name, column)
+            yield from rows.to_batches()
+
+    def _brought(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Any, pa.Table]]:
+        if isinstance(self.known, FrameRows):
+            return _as_they_come(self.known, batches)
+        return _partitions(self.known.value, batches)
 
     def _row(self, first: int, last: int, state: object) -> pa.RecordBatch:
         columns = [pa.array([first]), pa.array([last]), pa.array([self.sealed(state)], pa.binary())]
@@ -213,3 +232,20 @@ def _partitions(known: Known, batches: Iterable[pa.RecordBatch]) -> Iterator[tup
                 waiting, place = [], None
     if place is not None:
         raise CHANGED
+
+
+def _as_they_come(
+    part: FrameRows, batches: Iterable[pa.RecordBatch]
+) -> Iterator[tuple[tuple[int, int, FrameRows], pa.Table]]:
+    """Join Spark's batches to larger ones; their addresses are those that a split can give by itself."""
+    context = TaskContext.get()
+    assert context is not None
+    first, waiting, rows = context.partitionId() << _BITS_OF_SPLIT, list[pa.RecordBatch](), 0
+    for batch in chain(batches, [None]):
+        if batch is not None:
+            waiting.append(batch)
+            rows += batch.num_rows
+        if rows >= (MOST_ROWS >> 2 if batch is not None else 1):
+            whole = pa.Table.from_batches(waiting).select(range(len(part.names)))
+            yield (first, first, part), whole.rename_columns(list(part.names))
+            first, waiting, rows = first + rows, [], 0

@@ -15,7 +15,7 @@ from msgspec import UNSET
 
 from ppdm_cli import files
 from ppdm_cli.errors import MismatchError, RefusedError, UsageError, argument, counted, listed, quoted
-from ppdm_cli.releases.sidecars import cut_folder, read_sidecar
+from ppdm_cli.releases.sidecars import check_same, cut_folder, decode, read_sidecar
 from ppdm_cli.releases.strata import opened
 from ppdm_cli.sidecar import Attribute, Sidecar
 from ppdm_cli.tables import (
@@ -99,17 +99,21 @@ def _with_sidecar(
     if isinstance(sidecar, (str, Path)) and not path_of(sidecar).exists():
         raise files.missing(path_of(sidecar), "the sidecar ")
     if OPENING.get() is not None or not isinstance(source, (str, Path)):
-        named = isinstance(source, (str, Path))
-        table = open_table(source)
-        if isinstance(sidecar, Sidecar):
-            return table, sidecar
-        if sidecar is None and table.sidecar is None and not named:
+        given = sidecar if sidecar is None or isinstance(sidecar, Sidecar) else _read(sidecar)
+        table = open_table(source, csv=CsvOptions(known={} if given is None else dict(opened(given).columns)))
+        if given is None and table.sidecar is None and not isinstance(source, (str, Path)):
             raise UsageError(
                 "no-sidecar-in-memory",
                 "a table in memory has no sidecar beside it",
                 "give sidecar=release.sidecar",
             )
-        return table, read_sidecar(None if sidecar is None else path_of(sidecar), table.sidecar, table.name)
+        if given is None:
+            given = read_sidecar(None, table.sidecar, table.name)
+            if given.records is None and getattr(table, "folder", False):
+                raise cut_folder(table.name)
+        elif table.sidecar is not None and not isinstance(sidecar, Sidecar):
+            check_same(given, decode(table.sidecar, f"in {table.name}"), str(sidecar), table.name)
+        return table, given
     if isinstance(sidecar, Sidecar):
         raise UsageError(
             "sidecar-in-memory", "a sidecar in memory goes with a table in memory", "name the sidecar's file"
@@ -128,6 +132,10 @@ def _with_sidecar(
     if path is not None and path.is_dir() and found.records is None:
         raise cut_folder(path)
     return table, found
+
+
+def _read(sidecar: str | Path) -> Sidecar:
+    return read_sidecar(path_of(sidecar), None, str(sidecar))
 
 
 def has_sidecar_beside(source: object) -> bool:

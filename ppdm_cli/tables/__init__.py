@@ -9,6 +9,7 @@ from __future__ import annotations
 from ppdm_cli.tables.arrow import ARROW, ArrowTable, from_arrow
 from ppdm_cli.tables.atomic import PendingFile, spool, unwritable, writing
 from ppdm_cli.tables.base import (
+    MOST_ROWS,
     Partition,
     RowTrouble,
     Table,
@@ -16,6 +17,7 @@ from ppdm_cli.tables.base import (
     WrappedTable,
     loaded,
     normal_batch,
+    normal_schema,
     ordered,
     rows_per_partition,
     threads,
@@ -66,6 +68,7 @@ __all__ = [
     "FORMULAS",
     "LOGS",
     "LOOKED_AT",
+    "MOST_ROWS",
     "NULL",
     "OPENING",
     "PARQUET",
@@ -117,6 +120,7 @@ __all__ = [
     "logs_among",
     "looks_like_data",
     "normal_batch",
+    "normal_schema",
     "open_bytes",
     "open_table",
     "ordered",

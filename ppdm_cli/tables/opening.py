@@ -10,12 +10,14 @@ from __future__ import annotations
 import io
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from itertools import chain
 from pathlib import Path, PurePath
 from typing import IO, Any, Literal, cast
+
+import pyarrow as pa
 
 from ppdm_cli import files
 from ppdm_cli.errors import DataError, RefusedError, UsageError, quoted
@@ -49,8 +51,10 @@ _READ = {
     "a Hudi table": "write its rows as Parquet: spark.read.format('hudi').load({}).write.parquet('plain')",
     "a Spark stream": "write its rows as Parquet: spark.read.parquet({}).write.parquet('plain')",
 }
-OPENING: ContextVar[Callable[[Any], Table | None] | None] = ContextVar("ppdm_opening", default=None)
-"""What opens tables that are elsewhere than on this machine, where an engine does."""
+OPENING: ContextVar[Callable[[Any, Mapping[str, pa.DataType]], Table | None] | None] = ContextVar(
+    "ppdm_opening", default=None
+)
+"""What opens tables that are elsewhere than on this machine, where an engine does; it hears the types known."""
 
 
 def open_table(
@@ -64,12 +68,12 @@ def open_table(
 
     What is open already stays as it is.
     """
-    if hasattr(source, "rewindable"):
+    if hasattr(type(source), "rewindable"):  # a DataFrame of Spark takes any name for a column
         return cast(Table, source)
-    elsewhere = OPENING.get()
-    if elsewhere is not None and (found := elsewhere(source)) is not None:
+    elsewhere, csv = OPENING.get(), csv or CsvOptions()
+    if elsewhere is not None and (found := elsewhere(source, csv.known)) is not None:
         return found
-    csv, source = csv or CsvOptions(), expanded(source)
+    source = expanded(source)
     if isinstance(source, (str, Path)):
         source = [source]
     if not isinstance(source, (list, tuple)):

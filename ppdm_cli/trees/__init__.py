@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Literal, TypeVar, cast, overload
 
 import msgspec
 import numpy as np
@@ -29,6 +29,7 @@ from ppdm_cli.trees.exporting import TreeExport, outlined, rules_of, shortened
 from ppdm_cli.trees.from_release import FromRelease, from_release, named_class
 from ppdm_cli.trees.growing import Options
 from ppdm_cli.trees.predicting import (
+    AddedLabels,
     Descent,
     Membership,
     Predicted,
@@ -411,7 +412,7 @@ def predict(
     data : table, str or Path
         Records with the columns that the tree tests: an original or a reconstruction.
     output : str or Path, optional
-        A file for the records with their predictions, as `ppdm predict` writes it; Spark needs one.
+        A file for the records with their predictions, as `ppdm predict` writes it.
     heaviest : bool, default False
         Whether a missing value follows the branch of most training records, as in a tree's exports, rather than
         all branches in part.
@@ -426,6 +427,7 @@ def predict(
     -------
     polars.DataFrame or None
         The columns `predicted` and `confidence`, and each class's chance; nothing where there is an `output`.
+        For a DataFrame of Spark, that DataFrame with the columns `predicted` and `confidence` added.
     """
     import polars as pl
     import pyarrow as pa
@@ -439,6 +441,10 @@ def predict(
             commit(labelled)
         return None
     if ENGINE.get().keeps(table):
+        labels = AddedLabels(tree, table, heaviest)
+        added = ENGINE.get().adding(table, labels, labels.columns, labels.schema)
+        if added is not None:
+            return cast("pl.DataFrame", added)
         what = "the records are on a cluster, and their predictions stay there"
         raise UsageError("output-needed", what, f"name a folder for them: {argument('output', 'labelled')}")
     found = predict_table(tree, table, heaviest)

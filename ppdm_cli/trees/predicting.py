@@ -94,6 +94,21 @@ def predict_table(tree: Tree, table: Table, to_heaviest: bool = False) -> np.nda
     return np.concatenate(parts) if parts else np.empty((0, len(tree.labels)))
 
 
+def check_unlabelled(table: Table) -> None:
+    """Refuse a table with columns of the names that the predictions get."""
+    if found := [n for n in (PREDICTED, CONFIDENCE) if n in table.schema.names]:
+        raise UsageError(
+            "predictions-there-already",
+            f"{quoted(table.name)} has columns of the names {listed(found)} already",
+            "rename them: those names are for the tree's predictions",
+        )
+
+
+def predictions(tree: Tree) -> pa.Schema:
+    """Return the columns that predictions get."""
+    return pa.schema([(PREDICTED, dtypes.parse(tree.class_dtype)), (CONFIDENCE, pa.float64())])
+
+
 def check_tested(tree: Tree, schema: pa.Schema) -> None:
     """Raise a MismatchError unless the data has the attributes that the tree tests, with fitting types."""
     for number in np.unique(tree.feature[tree.feature >= 0]):
@@ -139,6 +154,21 @@ class Predicted:
         return {PREDICTED: labels.take(pa.array(self.label)), CONFIDENCE: pa.array(self.confidence)}
 
 
+class AddedLabels:
+    """The predicted label and its confidence alone, of the columns that the tree tests."""
+
+    def __init__(self, tree: Tree, table: Table, to_heaviest: bool = False) -> None:
+        check_tested(tree, table.schema)
+        check_unlabelled(table)
+        self.tree, self._descent = tree, Descent(tree, to_heaviest)
+        self.columns = [tree.features[i].name for i in self._descent.tested]
+        self.schema = predictions(tree)
+
+    def __call__(self, batch: Batch) -> Made[None]:
+        predicted = self._descent.predicted(self._descent.outcomes(batch), batch.rows)
+        return Made(pa.RecordBatch.from_pydict(predicted.columns(self.tree), self.schema), None)
+
+
 class Labeller:
     """Adds the predicted label and its confidence to batches, and measures where the class is there.
 
@@ -151,16 +181,10 @@ class Labeller:
         used = {tree.class_name, *(tree.features[i].name for i in self._descent.tested)}
         names = table.schema.names
         self.columns = names if written else [n for n in names if n in used] or names[:1]
-        found = [n for n in (PREDICTED, CONFIDENCE) if n in names]
-        if found and written:
-            raise UsageError(
-                "predictions-there-already",
-                f"{quoted(table.name)} has columns of the names {listed(found)} already",
-                "rename them: those names are for the tree's predictions",
-            )
+        if written:
+            check_unlabelled(table)
         fields = [pa.field(n, dtypes.normal(table.schema.field(n).type, n)) for n in self.columns]
-        added = [pa.field(PREDICTED, dtypes.parse(tree.class_dtype)), pa.field(CONFIDENCE, pa.float64())]
-        self.schema = pa.schema(fields + added)
+        self.schema = pa.schema([*fields, *predictions(tree)])
         self.has_class = tree.class_name in names
 
     def measured(self, batch: Batch) -> Measured | None:

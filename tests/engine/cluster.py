@@ -114,6 +114,7 @@ def running_cluster(folder: Path, **settings: str) -> Iterator[Cluster]:
             "spark.executor.memory": "512m",
             "spark.executor.extraJavaOptions": _QUICK,
             "spark.driver.extraJavaOptions": _QUICK,
+            "spark.sql.warehouse.dir": str(folder / "warehouse"),
             "spark.eventLog.enabled": "true",
             "spark.eventLog.compress": "false",
             "spark.task.maxFailures": "2",

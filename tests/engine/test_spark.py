@@ -18,7 +18,7 @@ import pytest
 from ppdm_cli import estimate, perturb, query
 from ppdm_cli.coins import Key
 from ppdm_cli.engine import Batch, map_partitions, on_spark, running
-from ppdm_cli.errors import PpdmError, UsageError
+from ppdm_cli.errors import PpdmError
 from ppdm_cli.releases import opened
 from ppdm_cli.tables import generate, open_table
 from tests.engine.cluster import Cluster, needs_spark, running_cluster, wait_for
@@ -332,8 +332,6 @@ def test_a_notebook_gives_its_own_frames(data: Path, cluster: Cluster, ppdm: Run
             perturb(other, data / "no", gamma=9)
         with raises("dataframe-of-no-files"):
             estimate(other)
-    with pytest.raises(UsageError, match="goes to a folder"):
-        perturb(frame, gamma=9)
     assert not (data / "no").exists()
 
 

@@ -74,7 +74,6 @@ def test_what_spark_does_not_do_is_one_line_with_the_way(tmp_path: Path, session
     original = session.read.parquet(str(tmp_path / "people"))
     said = {
         "attack does not run on Spark": lambda: attack(session.read.parquet(str(released))),
-        "name a folder for them": lambda: predict(tree, original),
         "'nosuch'; give what spark.read.parquet makes": lambda: perturb(
             session.read.schema("g string, nosuch int").parquet(str(tmp_path / "old.parquet")), out, gamma=9
         ),
@@ -83,6 +82,7 @@ def test_what_spark_does_not_do_is_one_line_with_the_way(tmp_path: Path, session
     for words, call in said.items():
         with pytest.raises(UsageError, match=words):
             call()
+    assert predict(tree, original).columns == [*original.columns, "predicted", "confidence"]
     predict(tree, original, out)
     assert pl.read_parquet(out / "*.parquet")["predicted"].len() == 300
     with running(engine=on_spark(session)):

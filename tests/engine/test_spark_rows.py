@@ -27,7 +27,7 @@ pytestmark = needs_spark
 
 
 @pytest.fixture(scope="module")
-def session() -> Iterator[Any]:
+def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A session of this process alone; the one of a cluster, where other tests have one."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
@@ -36,6 +36,7 @@ def session() -> Iterator[Any]:
     os.environ |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
     builder = builder.config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+    builder = builder.config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
     made = builder.config("spark.log.level", "ERROR").getOrCreate()
     yield made
     if own:

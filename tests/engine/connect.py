@@ -1,0 +1,58 @@
+"""What a notebook does by Spark Connect, in a process of its own: `python -m tests.engine.connect FOLDER`.
+
+A process has classic sessions or those of Spark Connect. The folder has `data`, and `release.parquet` of it.
+Writes what the functions gave, as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from ppdm_cli import PpdmError, estimate, perturb, predict, query, train_tree
+from ppdm_cli.engine import on_spark, running
+
+QUERY = "select mean(age), count() where elevel >= 2 group by group"
+
+
+def main() -> None:
+    from pyspark.sql import SparkSession
+
+    folder, said = Path(sys.argv[1]), dict[str, str]()
+    sidecar = folder / "release.parquet.ppdm.json"
+    builder = SparkSession.builder.remote("local[2]").config("spark.ui.enabled", "false")
+    spark = builder.config("spark.driver.memory", "1g").getOrCreate()
+    people, release = (spark.read.parquet(str(folder / n)) for n in ("data", "release.parquet"))
+    tree = train_tree(folder / "data", "group")
+    labelled: Any = predict(tree, people.where("age > 30"))
+    calls: dict[str, Any] = {
+        "perturb": lambda: perturb(people, gamma=9),
+        "predict": lambda: predict(tree, people, "labelled"),
+        "fewer": lambda: estimate(release.where("age > 30"), sidecar=sidecar),
+    }
+    for name, call in calls.items():
+        try:
+            call()
+        except PpdmError as error:
+            said[name] = error.id
+    with running(engine=on_spark(spark)):
+        try:
+            estimate("release.parquet")
+        except PpdmError as error:
+            said["path"] = error.id
+    found = {
+        "estimate": estimate(release, sidecar=sidecar).frame.fill_nan(None).to_dicts(),
+        "query": [asdict(r) for r in query(release.repartition(3), QUERY, sidecar=sidecar).rows],
+        "leaves": train_tree(release, "group", sidecar=sidecar).tree.counts.tolist(),
+        "predicted": [list(r) for r in labelled.groupBy("predicted").count().orderBy("predicted").collect()],
+        "said": said,
+    }
+    sys.stdout.write(json.dumps(found))
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()
