@@ -27,7 +27,7 @@ from ppdm_cli.tables import Output
 Key = tuple[str, str]
 """An attack and an attribute."""
 MOST_GUESSED = 1 << 21
-"""About the most records that are guessed: no interval of a share is then wider than .07 points to a side."""
+"""About the most records that are guessed: no interval of a share is then wider than 0.07 points a side."""
 
 
 class Addable(Protocol):
@@ -55,6 +55,8 @@ class Attack(Protocol):
     needs_original: ClassVar[bool] = False
     needs_every_attribute: ClassVar[bool] = False
     """Whether every record has to publish every attribute, separately from the others."""
+    by_neighbours: ClassVar[bool] = False
+    """Whether a guess depends on the records around it: then all are guessed, however many there are."""
     strength: int = 0
     """The guesses of the strongest attack that ran are written; of 0 none are."""
     closed: Collection[str] = ()
@@ -149,7 +151,7 @@ class AttackRun:
         self._reader = adversary.reader()
         self._share = min(1.0, MOST_GUESSED / adversary.records)
         self._drawn_by = hashed([adversary.sidecar.release, "guessed"])
-        if self._share < 1 and any(self._tries(a) for a in self.attacks):
+        if self._share < 1 and any(self._tries(a) and not a.by_neighbours for a in self.attacks):
             adversary.remarks.append(
                 f"Guesses are tried on about {MOST_GUESSED:,} of the {adversary.records:,} records, "
                 "drawn at random."
@@ -165,7 +167,7 @@ class AttackRun:
             some = records.part(np.flatnonzero(uniform(records.addresses, self._drawn_by) < self._share))
         for attack in self.attacks:
             if self._tries(attack):
-                self._guess(attack, some, seen)
+                self._guess(attack, records if attack.by_neighbours else some, seen)
             if (counted := attack.counted(records)) is not None:
                 seen.counted[attack.name] = counted
         if records.truths is not None:

@@ -69,6 +69,17 @@ def test_guesses_are_tried_on_some_of_many_records(monkeypatch: pytest.MonkeyPat
     assert not any("tried" in r for r in alone.remarks)
 
 
+def test_the_order_of_rows_is_tried_on_all_of_many_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Records drawn from it are further apart, and would show less of what it reveals."""
+    made = pl.select(a=pl.int_range(20_000) // 500 % 8).to_arrow()
+    release = perturb(made, gamma=9, keep_order=True, seed=1)
+    every = attack(release.frame, truth=made, sidecar=release.sidecar, attacks="order")
+    monkeypatch.setattr(run, "MOST_GUESSED", 400)
+    some = attack(release.frame, truth=made, sidecar=release.sidecar, attacks="order")
+    assert some.rows == every.rows and some.rows[0].records == 20_000
+    assert not any("tried" in r for r in some.remarks)
+
+
 def test_every_attack_explains_itself_in_a_sentence() -> None:
     assert list(ATTACKS) == [
         "spectral", "pca", "bayes-linear", "posterior", "record", "known", "repeat", "order", "audit",
