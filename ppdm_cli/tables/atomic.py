@@ -143,9 +143,7 @@ def placed(*targets: PendingFile) -> Iterator[None]:
             target.place(undo)
         yield
     except BaseException:
-        with suppress(
-            OSError, DataError
-        ):  # a step back that fails is the last: better no sidecar than a wrong one
+        with suppress(Exception):  # a step back that fails is the last: better no sidecar than a wrong one
             for step in reversed(undo):
                 step()
         raise

@@ -139,7 +139,7 @@ class PendingCommit(PendingFile):
     """A table's next version: one file, and the commit that makes the table that file."""
 
     def __init__(self, path: Path, force: bool) -> None:
-        """Check that the table may be made, or that all that it has had may be seen with what comes."""
+        """Check that the table may be made, or that its readers may go back to all that is in it."""
         self._library, self._folder, self._before = _library(), path, None
         files.claim(path)
         if _holds(path):
@@ -149,14 +149,15 @@ class PendingCommit(PendingFile):
             with _understood(path):
                 self._before = self._library.DeltaTable(str(path))
             released = False
+            last = path.with_name(f"{path.name}@v{self._before.version()}")  # watched by nobody: it will change
             with suppress(MismatchError):
-                released = _opened(path, str(path)).sidecar is not None
+                released = _opened(last, str(path)).sidecar is not None
             if not released:
                 what = f"{quoted(path)} holds what is not a release, and its readers can go back to that"
                 raise RefusedError("delta-holds-others", what, "name a new table")
         elif path.exists() and (not path.is_dir() or next(path.iterdir(), None)):
             raise UsageError(
-                "output-no-delta-table", f"the output {quoted(path)} is no Delta table", "name a new one"
+                "output-no-delta-table", f"the output {quoted(path)} isn't a Delta table", "name a new one"
             )
         elif not isinstance(path, StorePath):
             with writing(path):

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import polars as pl
 import pyarrow as pa
@@ -28,6 +29,7 @@ from tests.vocabulary import Meanwhile, Run, listing, loaded, people, raises, re
 if not os.environ.get("CI"):  # where it is never left out
     pytest.importorskip("deltalake")
 from deltalake import DeltaTable, write_deltalake
+from deltalake.exceptions import DeltaError
 
 PLAN = ("--gamma", 9, "--class", "group", "--keep-order")
 LOG = "_delta_log"
@@ -229,10 +231,18 @@ def test_a_commit_that_fails_leaves_all_as_it_was(tmp_path: Path, monkeypatch: p
         patch.setattr(DeltaTable, "create_write_transaction", fail)
         released(output=tmp_path / "r.delta", force=True)
     assert listing(tmp_path) == before and "CANARY" not in str(caught.value)
-    with monkeypatch.context() as patch, pytest.raises(OSError, match="CANARY"):
-        patch.setattr(Output, "send", fail)
+
+    def stop(_: Output) -> None:
+        raise DataError("stopped", "the first failure", "run this again")
+
+    with monkeypatch.context() as patch, raises("stopped", DataError):
+        patch.setattr(Output, "send", stop)
         released(people(50), tmp_path / "r.delta", force=True)
     assert estimate(tmp_path / "r.delta").records == 1000
+    with monkeypatch.context() as patch, raises("stopped", DataError):
+        patch.setattr(Output, "send", stop)
+        patch.setattr(DeltaTable, "restore", Mock(side_effect=DeltaError("CANARY")))
+        released(people(50), tmp_path / "r.delta", force=True)
 
 
 def test_a_killed_run_leaves_the_table_as_it_was(tmp_path: Path) -> None:
