@@ -44,7 +44,7 @@ def joined(codes: Sequence[np.ndarray], sizes: Sequence[int]) -> Codes:
 
 
 def code_counts(codes: np.ndarray, size: int) -> np.ndarray:
-    """Return how often each code below a size is there; of codes of a byte, each pair is counted at once."""
+    """Count each code below a size; codes of one byte are counted in pairs."""
     if codes.dtype != np.uint8 or not codes.flags.c_contiguous:
         return np.bincount(codes, minlength=size)
     even = len(codes) // 2 * 2

@@ -41,7 +41,7 @@ def believed_after(epsilon: float, prior: float) -> float:
 def row_found(gamma: float, near: Sequence[float], records: int) -> float:
     """Return at most how often the row that fits a published record best is its own (docs/method.md).
 
-    `near` has, for each channel of amplification gamma, the share of its outputs that a row makes likelier.
+    `near` has, for each channel of amplification gamma, the share of its outputs that a row makes more likely.
     """
     fits = np.ones(1)  # chances that an output drawn evenly is near a row in 0, 1, ... channels
     for share in near:

@@ -138,7 +138,7 @@ class WeightsSpec(Spec, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 def read_table(value: object) -> Mapping[tuple[str, str], Decimal]:
     """Read a CSV file of probabilities: a header of original labels, and a row for each published label."""
-    path = Path(str(value))
+    path = value if isinstance(value, Path) else Path(str(value))
     where, data = f"the matrix {quoted(path)}", content(path, "the matrix ", LARGEST_FILE)
     try:
         rows = [r for r in csv.reader(data.decode("utf-8-sig").splitlines(True), strict=True) if r]

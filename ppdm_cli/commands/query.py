@@ -90,8 +90,10 @@ def query_command(
 
 def _check_order(release: tuple[Path, ...], question: str) -> None:
     """Refuse a file where the question belongs, and a question without a release."""
-    asks = set(question) & {" ", "("}
-    if not asks and (not release or Path(question).exists()):
+    from ppdm_cli.tables import path_of
+
+    asks, file = set(question) & {" ", "("}, path_of(question)
+    if not asks and (not release or file.exists()):
         step = f"end with a question: ppdm query {word(question)} 'select count()'"
         raise UsageError("not-a-question", f"{quoted(question)} is not a question", step)
     if not release:

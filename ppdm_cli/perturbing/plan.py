@@ -536,7 +536,8 @@ def _read(record: type[SharedSettings], given: Mapping[str, Any]) -> dict[str, A
         elif name in types and name != "options":
             found[name] = converted(name, types[name], value)
         elif key in of_kinds:
-            options[key] = named(key, of_kinds[key], value)
+            uri = isinstance(value, str) and "://" in value
+            options[key] = named(key, of_kinds[key], path_of(value) if uri else value)
         elif key != "options":
             written = [n.rstrip("_") for n in types if n not in _UNWRITTEN]
             raise unknown("setting", key, [*written, *of_kinds], _OF[record is Plan])

@@ -258,7 +258,7 @@ def _looked(data: TableLike, csv: CsvOptions) -> TableLook:
         raise UsageError("stream-in-plan", "a plan needs to read the table more than once", "give it as a file")
     dialect, types, options = None, dict[str, Written](), csv
     named = bool(paths) and all(isinstance(p, (str, Path)) for p in paths)
-    if named and all(path_of(p).exists() for p in paths):  # what does not is told of by whoever opens it
+    if named and all(path_of(p).exists() for p in paths):  # what doesn't is reported where it is opened
         found = parts_of([path_of(p) for p in paths])
         if found.form.sniffed:
             dialect, types, options = _read_as_text(paths, found.paths, csv)

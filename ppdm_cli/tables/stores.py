@@ -1,4 +1,4 @@
-"""Stores for whoever opens or writes what a URI names: buckets, and what else pyarrow or fsspec opens.
+"""Stores for all who open or write a URI: buckets, and what else pyarrow or fsspec opens.
 
 A store shows a file whole or not at all: an upload to S3 or GCS appears when it is closed, and elsewhere it has
 a hidden name until then. Credentials come from the store's own means, never from a URI. What a store says of a
@@ -24,7 +24,7 @@ from urllib.parse import unquote
 from ppdm_cli import files
 from ppdm_cli.errors import DataError, UsageError, argument, quoted
 
-_URI = re.compile(r"([a-z][a-z0-9+.-]+):/+(.*)", re.DOTALL)
+_URI = re.compile(r"([a-z][a-z0-9+.-]+):/+(.*)", re.DOTALL | re.IGNORECASE)
 """As a path it has lost a slash."""
 _PATTERN = re.compile(r"[*?[]")
 _BUCKETS = {"s3": "s3", "s3a": "s3", "s3n": "s3", "gs": "gs", "gcs": "gs"}
@@ -48,7 +48,7 @@ def path_of(name: object, secret: str = "") -> Path:
     uri = _URI.fullmatch(text)
     if uri is None or Path(text).exists():
         return Path(text)
-    scheme, rest = uri.groups()
+    scheme, rest = uri[1].lower(), uri[2]
     if scheme == "file":
         return Path("/" + unquote(rest))
     if not _PLAIN.fullmatch(rest) or (scheme in _BUCKETS and "@" in rest.partition("/")[0]):
@@ -58,7 +58,7 @@ def path_of(name: object, secret: str = "") -> Path:
     if secret:
         what = f"{argument(secret)} names what stays on this machine, and {quoted(text)} is in a store"
         raise UsageError("secret-in-store", what, "name a file on a local disk")
-    return StorePath(text)
+    return StorePath(f"{scheme}://{rest}")
 
 
 def expanded(sources: Any) -> Any:
@@ -171,7 +171,7 @@ class StorePath(PosixPath):
     replace = rename
 
     def upload(self, file: IO[bytes], hidden: Path, over: bool = True) -> None:
-        """Put all of a file here, whole or not at all, and over what is there only if so told."""
+        """Put all of a file here, whole or not at all; `over` replaces what is there."""
         if not over and self.exists():
             raise FileExistsError
         bucket = self.parts[0][:-1] in _BUCKETS

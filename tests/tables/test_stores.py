@@ -204,6 +204,7 @@ def test_a_file_that_changes_is_noticed(buckets: Buckets) -> None:
     [
         "s3://key:SECRET@bucket/x.csv",
         "s3://SECRET@bucket/x.csv",
+        "S3://SECRET@bucket/x.csv",
         "s3://key:SEC/RET@bucket/x.csv",
         "sftp://me:SECRET@host/x.csv",
         "sftp://me:12/SECRET@host/x.csv",
@@ -220,6 +221,8 @@ def test_credentials_in_a_uri_are_refused_and_not_shown(uri: str, ppdm: Run, tmp
         ("estimate", "d.csv", "--sidecar", uri),
         ("plan", uri, "-o", "p.toml"),
         ("query", uri, "select count()"),
+        ("query", uri),
+        ("perturb", "d.csv", "-o", "o.csv", "--gamma", 9, "--attribute", f"group:matrix=dense,table={uri}"),
     ):
         done = ppdm(*command, code=2)
         assert b"has credentials or settings in it" in done.stderr and done.stderr.count(b"\n") == 1
