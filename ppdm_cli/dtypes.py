@@ -314,7 +314,9 @@ def normal_column(array: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
     """Return a column as its normal type; dictionaries are kept where the caller can use them."""
     if pa.types.is_dictionary(array.type):
         if normal(array.type, name) == kind and pa.types.is_string(kind):
-            return array
+            if array.indices.type.bit_width >= 32:
+                return array  # else dictionaries of several batches would be too large together
+            return pa.DictionaryArray.from_arrays(array.indices.cast(pa.int32()), array.dictionary)
         array = array.dictionary_decode()
     if array.type == kind:
         return array

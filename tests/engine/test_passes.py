@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+import pyarrow as pa
 import pytest
 
 from ppdm_cli import perturb
@@ -173,6 +174,16 @@ def test_small_parts_are_worked_on_together_and_named_apart(tmp_path: Path) -> N
     ]
     with pytest.raises(DataError, match=r"row 3 of '.*b\.parquet'"):
         perturb(paths, gamma=9, attributes={"x": {"domain": [0, 10]}}, keep_order=True, seed=1)
+
+
+def test_small_parts_with_labels_of_their_own_are_worked_on_together() -> None:
+    """All labels together may be more than the numbers of each part can count."""
+    labels = [[f"{part}{i}" for i in range(100)] for part in "xy"]
+    chunks = [
+        pa.array(some * 2).dictionary_encode().cast(pa.dictionary(pa.int8(), pa.string())) for some in labels
+    ]
+    (batch,) = numbered(open_table(pa.table({"a": pa.chunked_array(chunks)})), None)
+    assert batch.column("a").to_pylist() == labels[0] * 2 + labels[1] * 2
 
 
 def test_large_partitions_stay_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
