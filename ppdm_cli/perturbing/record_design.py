@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
-from itertools import combinations
+from itertools import combinations, combinations_with_replacement
 from math import comb, exp, inf, prod, sqrt
 
 from ppdm_cli.channels import best_widths, information
@@ -26,7 +26,7 @@ from ppdm_cli.privacy import believed_after, row_found
 MOST_CHOSEN = 3
 """The most attributes of one record that are considered; more than that tell less, and cost a miner much."""
 MOST_SETS = 1 << 10
-"""The most sets of attributes that are looked at, spread evenly over all of them."""
+"""The most sets of sizes that are looked at; of more, which takes 17 different sizes, some in even steps."""
 FEW_CLEAN = 10.0
 """Below so many clean records a pair's interaction cannot be learnt: main effects are all that can be had."""
 LEAST_PAIRS = 3.0
@@ -140,11 +140,12 @@ class Design:
     def _sets(self) -> Counter[tuple[Size, ...]]:
         """Return the sizes of sets of k attributes, and of how many sets."""
         assert self.k is not None
-        every = comb(len(self.sizes), self.k)
-        step = max(1, -(-every // MOST_SETS))
-        sets = [s for i, s in enumerate(combinations(self.sizes, self.k)) if i % step == 0]
-        labels = ((self.setting.labels, False),) * (self.setting.labels > 0)
-        return Counter((*sorted(s, reverse=True), *labels) for s in sets)
+        labels, kinds = ((self.setting.labels, False),) * (self.setting.labels > 0), Counter(self.sizes)
+        found = Counter[tuple[Size, ...]]()
+        for sizes in combinations_with_replacement(sorted(kinds, reverse=True), self.k):
+            found[*sizes, *labels] = prod(comb(kinds[s], many) for s, many in Counter(sizes).items())
+        every = [*(+found).items()]
+        return Counter(dict(every[:: -(-len(every) // MOST_SETS)]))
 
     @cached_property
     def widths(self) -> tuple[int, int]:
