@@ -171,8 +171,8 @@ this page.</p>
 A larger epsilon reveals more.</p>
 <h2>The risk that a row is found</h2>
 <p>Suppose an attacker has all original rows of these columns, without their order, and picks the row that fits
-a published record best. At most <strong id="row_found"></strong> such picks are right, and {guess} blind
-guesses. However well a row fits a record, the chance that it is the right one is at most
+a published record best. At most <strong id="row_found"></strong> such picks are right. A blind guess is right
+{guess} times. However well a row fits a record, the chance that it is the right one is at most
 <strong id="sure"></strong>.</p>
 <h2>What you can learn</h2><table><tbody>
 <tr><th scope="row">Unperturbed records worth as much, for one column</th><td id="clean_single"></td></tr>
@@ -181,8 +181,8 @@ guesses. However well a row fits a record, the chance that it is the right one i
 <tr><th scope="row">Standard error of a quarter of a pair's table</th><td id="cell_error"></td></tr>
 </tbody></table>
 <p>The line in the middle is the mean share of a column's values. The bar around it shows the standard error of
-a share, relative to that. <b class="good">good</b> means at most {good}, <b class="fair">fair</b> at most 100%.
-Above that the bar reaches zero, its left end, and you learn <b class="nothing">nothing</b>.</p>
+a share, relative to the mean share. <b class="good">good</b> means at most {good}, <b class="fair">fair</b>
+at most 100%. Above that the bar reaches zero, its left end, and you learn <b class="nothing">nothing</b>.</p>
 <table id="learnt"><thead><tr><th scope="col">Column</th><th scope="col">Values</th>
 <th scope="col">Expected error</th></tr></thead><tbody id="columns"></tbody></table><h2>The plan</h2>
 <p><button id="copy" type="button">Copy as plan.toml</button> <span id="copied" role="status"></span></p>

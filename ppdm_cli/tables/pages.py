@@ -2,7 +2,7 @@
 
 pyarrow looks up each number of a column in a dictionary, in one thread, although a release's codes are known.
 So this module writes the pages of such columns by hand, and pyarrow writes the rest of the same file. It is the
-one place where ppdm writes a format by hand; with `PPDM_WRITER=pyarrow` nothing is.
+one place where ppdm writes Parquet by hand; with `PPDM_WRITER=pyarrow` nothing is.
 
 A column of a row group is a dictionary page and one data page. Every reader finds the same values there:
 

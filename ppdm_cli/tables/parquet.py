@@ -89,9 +89,8 @@ class ParquetTable(Table):
             extra = {n: (self._keys[n][index], self.schema.field(n).type) for n in keys}
             for number in range(metadata.num_row_groups):
                 label = self._labels[index]
-                group = _RowGroup(file, label, metadata, number, own, text, rows, self.schema, extra)
-                if self._ours[index] and group.length <= rows and not isinstance(file, StorePath):
-                    group = replace(group, coded=True)  # in a store, each column would be a request
+                coded = self._ours[index] and not isinstance(file, StorePath)  # there each would be a request
+                group = _RowGroup(file, label, metadata, number, own, text, rows, self.schema, extra, coded)
                 for place in range(-(-group.length // rows)):
                     yield Partition(label, partial(group.load, place))
 
@@ -116,7 +115,7 @@ class _RowGroup:
     rows: int
     schema: pa.Schema
     extra: dict[str, Any]
-    coded: bool = False
+    coded: bool
     """Whether columns may be pages of codes, to be read as such."""
 
     @property
@@ -145,7 +144,7 @@ class _RowGroup:
     def load(self, place: int) -> pa.RecordBatch:
         rows = min(self.rows, self.length - place * self.rows)
         try:
-            found = dict(self._codes()) if self.coded else {}
+            found = dict(self._codes()) if self.coded and self.length <= self.rows else {}
             rest = self.without(found) if found else self
             batch = None
             if rest.columns or not found:
