@@ -11,8 +11,7 @@ import json
 import re
 import time
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 from urllib.parse import unquote
@@ -20,21 +19,13 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from ppdm_cli import files
-from ppdm_cli.errors import (
-    DataError,
-    MismatchError,
-    RefusedError,
-    UsageError,
-    argument,
-    missing_package,
-    quoted,
-)
+from ppdm_cli.errors import MismatchError, RefusedError, UsageError, argument, missing_package, quoted
 from ppdm_cli.sidecar import METADATA_KEY
 from ppdm_cli.tables.atomic import PendingFile, Steps, writing
 from ppdm_cli.tables.base import Table
 from ppdm_cli.tables.csv_options import CsvOptions
 from ppdm_cli.tables.formats import Files, Format, Writer
-from ppdm_cli.tables.logged import LoggedFile, LoggedTable
+from ppdm_cli.tables.logged import LoggedFile, LoggedTable, library_understood
 from ppdm_cli.tables.parquet import PARQUET, Footer, ParquetTable
 from ppdm_cli.tables.stores import StorePath, path_of
 
@@ -71,18 +62,6 @@ def _library() -> Any:
     return deltalake
 
 
-@contextmanager
-def _understood(
-    name: object, what: str = "read", step: str = "check its name, its log and its version"
-) -> Iterator[None]:
-    """Turn what the library says, which may quote cells or credentials, into an error of ours."""
-    try:
-        yield
-    except Exception as error:
-        message = f"the Delta table {quoted(name)} cannot be {what} ({type(error).__name__})"
-        raise DataError("delta-failed", message, step) from None
-
-
 def _open(found: Files, options: CsvOptions) -> Table:
     """Open the version that is named or the last, which must still be the last when the run ends."""
     path, name = found.paths[0], found.labels[0]
@@ -95,7 +74,7 @@ def _opened(path: Path, name: str) -> Table:
     library = _library()
     if version is None:
         files.watching(name, _latest, folder)
-    with _understood(name):
+    with library_understood("Delta", name):
         table = library.DeltaTable(str(folder), version=version)
         actions = pa.table(table.get_add_actions()).sort_by("path").to_pylist()
         vectors = pa.table(table.deletion_vectors())
@@ -128,7 +107,7 @@ def _opened(path: Path, name: str) -> Table:
 
 def _altered(library: Any, name: str, folder: Path) -> MismatchError:
     """Return the error for a table of a release that another commit changed."""
-    with _understood(name):
+    with library_understood("Delta", name):
         commits = library.DeltaTable(str(folder)).history()
         made = [c["version"] for c in commits if METADATA_KEY.decode() in c]
     last = f"name the last release in it, '{folder}@v{max(made)}'" if made else "ask for the release itself"
@@ -146,7 +125,7 @@ class PendingCommit(PendingFile):
             if not force:
                 step = f"name another, or add {argument('force', True)}"
                 raise UsageError("output-exists", f"the output {quoted(path)} exists", step)
-            with _understood(path):
+            with library_understood("Delta", path):
                 self._before = self._library.DeltaTable(str(path))
             released = False
             last = path.with_name(f"{path.name}@v{self._before.version()}")  # watched by nobody: it will change
@@ -187,7 +166,8 @@ class PendingCommit(PendingFile):
             add = file | {"modificationTime": now, "dataChange": True, "stats": stats}
             self._create(schema.to_json(), {"timestamp": now, "operation": "WRITE"} | carried, add, undo)
             return
-        with _understood(self._folder, "written", "run this again when nothing else writes to it"):
+        step = "run this again when nothing else writes to it"
+        with library_understood("Delta", self._folder, "written", step):
             added = library.transaction.AddAction(self.path.name, self._footer.size, {}, now, True, stats)
             commit = library.CommitProperties(custom_metadata=carried, max_commit_retries=0)
             version = before.version()

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +17,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ppdm_cli import files
-from ppdm_cli.errors import DataError, MismatchError, RefusedError, missing_package, quoted
+from ppdm_cli.errors import MismatchError, RefusedError, missing_package, quoted
 from ppdm_cli.tables.base import Table
 from ppdm_cli.tables.csv_options import CsvOptions
 from ppdm_cli.tables.formats import Files, Format
-from ppdm_cli.tables.logged import LoggedFile, LoggedTable
+from ppdm_cli.tables.logged import LoggedFile, LoggedTable, library_understood
 from ppdm_cli.tables.parquet import PARQUET, ParquetTable
 from ppdm_cli.tables.stores import path_of, reachable
 
@@ -38,27 +36,17 @@ def _holds(path: Path) -> bool:
     return path.is_dir() and (path / _HINT).is_file()
 
 
-@contextmanager
-def _understood(name: str) -> Iterator[None]:
-    """Turn what the library says, which may quote cells or credentials, into an error of ours."""
-    try:
-        yield
-    except ImportError:
-        raise missing_package("Iceberg tables need a library", "pyiceberg") from None
-    except Exception as error:
-        what = f"the Iceberg table {quoted(name)} cannot be read ({type(error).__name__})"
-        raise DataError("iceberg-failed", what, "check its name, its files and your rights") from None
-
-
 def _open(found: Files, options: CsvOptions) -> Table:
     """Open the snapshot that a metadata file names; in a folder, the file that its hint names."""
     path, name = found.paths[0], found.labels[0]
     if path.is_dir():
         files.reading(path / _HINT, name)
-    with _understood(name):
+    try:
         from pyiceberg.io.pyarrow import _read_all_delete_files
         from pyiceberg.table import StaticTable
-
+    except ImportError:
+        raise missing_package("Iceberg tables need a library", "pyiceberg") from None
+    with library_understood("Iceberg", name):
         server = os.environ.get("AWS_ENDPOINT_URL")  # which the library takes from a catalog alone
         table = StaticTable.from_metadata(str(path), {"s3.endpoint": server} if server else {})
         tasks = sorted(table.scan().plan_files(), key=lambda t: t.file.file_path)

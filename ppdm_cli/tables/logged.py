@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -10,8 +11,24 @@ from typing import Any
 import pyarrow as pa
 
 from ppdm_cli import dtypes
+from ppdm_cli.errors import DataError, quoted
 from ppdm_cli.tables.base import Partition, Table, normal_schema
 from ppdm_cli.tables.parquet import ParquetTable
+
+
+@contextmanager
+def library_understood(
+    kind: str,
+    name: object,
+    what: str = "read",
+    step: str = "check its name, its version and your rights",
+) -> Iterator[None]:
+    """Turn what a library says of a table, which may quote cells or credentials, into an error of ours."""
+    try:
+        yield
+    except Exception as error:
+        message = f"the {kind} table {quoted(name)} cannot be {what} ({type(error).__name__})"
+        raise DataError(f"{kind.lower()}-failed", message, step) from None
 
 
 @dataclass(frozen=True)
