@@ -30,10 +30,6 @@ _PLAIN, _RLE = 0, 3
 _DATA_PAGE, _DICTIONARY_PAGE = 0, 2
 
 
-class _OtherFormError(Exception):
-    """A chunk has another form than the one that is read here."""
-
-
 def coded_chunk(
     data: bytes, column: pq.ColumnChunkMetaData, physical: pq.ColumnSchema, kind: pa.DataType
 ) -> pa.DictionaryArray | None:
@@ -54,7 +50,7 @@ def coded_chunk(
         codes = _unpacked(raw, rows if valid is None else int(np.count_nonzero(valid)))
     except pa.ArrowException:
         raise
-    except (_OtherFormError, ArithmeticError, LookupError, RecursionError, TypeError, ValueError):
+    except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError):
         return None
     if codes.max(initial=0) >= count:
         raise pa.ArrowInvalid
@@ -79,12 +75,12 @@ def _page(data: bytes, at: int, column: pq.ColumnChunkMetaData) -> tuple[Fields,
     start, size, packed = at + head.tell(), int(header[2]), int(header[3])
     body, codec = data[start : start + packed], column.compression
     if codec not in _CODECS or len(body) != packed or not 0 < size <= column.total_uncompressed_size:
-        raise _OtherFormError
+        raise ValueError("another form")
     if 4 in header and zlib.crc32(body) != int(header[4]) & 0xFFFFFFFF:
         raise pa.ArrowInvalid
     if codec == "SNAPPY":
         if not body.startswith(varint(size)):  # pyarrow would leave the end of the buffer as it was
-            raise _OtherFormError
+            raise ValueError("another form")
         body = pa.decompress(body, size, "snappy", asbytes=True)
     return header, body, start + packed
 
@@ -97,13 +93,13 @@ def _levels(raw: bytes, rows: int) -> tuple[np.ndarray | None, bytes]:
         return None, rest
     packed = _after(levels, varint((rows + 7) // 8 << 1 | 1))
     if len(packed) != (rows + 7) // 8:
-        raise _OtherFormError
+        raise ValueError("another form")
     return np.unpackbits(np.frombuffer(packed, np.uint8), count=rows, bitorder="little").view(bool), rest
 
 
 def _after(data: bytes, start: bytes) -> bytes:
     if not data.startswith(start):
-        raise _OtherFormError
+        raise ValueError("another form")
     return data[len(start) :]
 
 
@@ -115,7 +111,7 @@ def _unpacked(raw: bytes, count: int) -> Codes:
     groups, width = (count + 7) // 8, raw[0]
     packed = _after(raw[1:], varint(groups << 1 | 1) if count else b"")
     if not 0 < width <= 16 or len(packed) != groups * width:
-        raise _OtherFormError
+        raise ValueError("another form")
     narrow = width <= 8
     words: np.ndarray = np.zeros(groups * (1 if narrow else 2), np.uint64)
     np.ndarray(groups, f"V{width}", words, 0, (8 if narrow else 16,))[:] = np.frombuffer(packed, f"V{width}")
