@@ -29,6 +29,8 @@ _URI = re.compile(r"([a-z][a-z0-9+.-]+):/+(.*)", re.DOTALL | re.IGNORECASE)
 _PATTERN = re.compile(r"[*?[]")
 _BUCKETS = {"s3": "s3", "s3a": "s3", "s3n": "s3", "gs": "gs", "gcs": "gs"}
 """Schemes of stores in which uploads appear when they are closed, and what pyarrow calls them."""
+_SETTINGS = ("AWS_", "AZURE_", "GOOGLE_")
+"""How the environment's settings of stores begin."""
 _PLAIN = re.compile(r"([^:@/?]+@)?[^:@/?]*(:\d+(?!.*@))?(/(?!.*\?[^/]*=).*)?", re.DOTALL)
 """What follows the scheme where it has neither a password nor settings."""
 _ANSWER = re.compile(r"AWS Error ([A-Z_]+)|\b(UNAUTHENTICATED|PERMISSION_DENIED|UNAVAILABLE)\b")
@@ -228,13 +230,17 @@ def unread(name: str, error: BaseException, damaged: DataError) -> DataError:
 def _place(uri: str) -> tuple[Any, str]:
     scheme, _, rest = uri.partition("://")
     authority, _, below = rest.partition("/")
-    system, root = _system(scheme, authority)
+    settings = tuple(sorted(i for i in os.environ.items() if i[0].startswith(_SETTINGS)))
+    system, root = _system(scheme, authority, settings)
     return system, f"{root.rstrip('/')}/{below}" if below else root
 
 
 @lru_cache
-def _system(scheme: str, authority: str) -> tuple[Any, str]:
-    """Return a file system, and the path in it of a bucket or of what is at the root of a host."""
+def _system(scheme: str, authority: str, settings: tuple[tuple[str, str], ...]) -> tuple[Any, str]:
+    """Return a file system, and the path in it of a bucket or of what is at the root of a host.
+
+    It reads the environment's `settings` once, so others make another.
+    """
     from pyarrow import fs
 
     root = f"{_BUCKETS.get(scheme, scheme)}://{authority}"

@@ -40,7 +40,6 @@ def server() -> Iterator[Buckets]:
 
 @pytest.fixture
 def buckets(server: Buckets) -> Iterator[Buckets]:
-    stores._system.cache_clear()
     for name in server.there():
         path_of(f"{AT}/{name}").unlink()
     yield server
@@ -112,7 +111,7 @@ def test_an_upload_that_fails_leaves_all_as_it_was(
         endpoint_override=os.environ["AWS_ENDPOINT_URL"],
         retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=1),
     )
-    monkeypatch.setattr(stores, "_system", lambda _, bucket: (impatient, bucket))
+    monkeypatch.setattr(stores, "_system", lambda _, bucket, settings: (impatient, bucket))
     wide(tmp_path / "wide.parquet")
     command = ["perturb", "wide.parquet", "-o", f"{AT}/r.csv", "--gamma", 9, *KEPT]
     for parts in (part(2), lambda e: "json" in e["PATH_INFO"] and e["REQUEST_METHOD"] == "PUT"):
@@ -303,13 +302,11 @@ def test_each_scheme_has_its_file_system(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setenv("AZURE_STORAGE_ACCOUNT", "account")
     monkeypatch.setenv("AZURE_STORAGE_KEY", "aGVsbG8=")
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
-    stores._system.cache_clear()
     places = {"s3://b": "s3", "s3a://b": "s3", "gs://b": "gcs", "az://b": "abfs"}
     places["abfss://b@account.dfs.core.windows.net"] = "abfs"
     for uri, kind in places.items():
         system, path = stores._place(f"{uri}/a b/%20.csv")
         assert (system.type_name, path) == (kind, "b/a b/%20.csv")
-    stores._system.cache_clear()
 
 
 def test_a_folder_that_is_not_there_has_nothing_in_it() -> None:
