@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import signal
-from contextlib import nullcontext, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -72,11 +72,15 @@ def plan_command(
     """
     from ppdm_cli import pictures
     from ppdm_cli.planning import plan
-    from ppdm_cli.tables import PendingFile, commit
+    from ppdm_cli.tables import PendingFile, commit, path_of
 
     explore: Path | None = settings.pop("explore")
     own = {n: {"domain": d} for n, d in (pair(text, "--domain", "age=0:120") for text in domains)}
-    with nullcontext() if explore is None else PendingFile(explore, settings["force"], mode=0o600) as page:
+    with ExitStack() as stack:
+        page = None
+        if explore is not None:
+            file = path_of(explore, "explore")
+            page = stack.enter_context(PendingFile(file, settings["force"], mode=0o600))
 
         def finish(done: Proposal) -> Proposal:
             done = _ask(done) if interactive else done

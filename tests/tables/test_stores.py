@@ -244,15 +244,16 @@ def test_a_store_that_cannot_be_opened_is_refused_by_every_command(uri: str, ppd
         assert "cannot be opened" in said and "copy the file here" in said and said.count("\n") == 1
 
 
-def test_keys_ledgers_and_rows_stay_on_this_machine(ppdm: Run, tmp_path: Path) -> None:
+def test_keys_ledgers_rows_and_private_pages_stay_on_this_machine(ppdm: Run, tmp_path: Path) -> None:
     people(99).with_row_index("id").write_csv(tmp_path / "d.csv")
     run = ("perturb", "d.csv", "-o", "o.csv", "--gamma", 9, "--shuffle")
-    for option in (
-        ("--key-file", f"{AT}/k", "--id", "id"),
-        ("--ledger", f"{AT}/l", "--people", "patients"),
-        ("--rows-taken", f"{AT}/t"),
+    for option, command in (
+        (("--key-file", f"{AT}/k", "--id", "id"), run),
+        (("--ledger", f"{AT}/l", "--people", "patients"), run),
+        (("--rows-taken", f"{AT}/t"), run),
+        (("--explore", f"{AT}/p.html"), ("plan", "d.csv", "-o", "p.toml")),
     ):
-        said = ppdm(*run, *option, code=2).stderr.decode()
+        said = ppdm(*command, *option, code=2).stderr.decode()
         assert f"{option[0]} names what stays on this machine" in said and said.count("\n") == 1
     assert sorted(p.name for p in tmp_path.iterdir()) == ["d.csv"]
 
