@@ -15,7 +15,8 @@ import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
+from itertools import groupby
 from math import isqrt
 from os import PathLike
 from typing import Any
@@ -30,16 +31,18 @@ from pyspark.sql.types import StructField, StructType
 
 from ppdm_cli.engine import Advance, Batch, Made, Writing
 from ppdm_cli.engine.spark_frames import FrameEngine, plainly, speaking
-from ppdm_cli.engine.spark_tables import SparkTable, Store, files_of, spelt, understood
+from ppdm_cli.engine.spark_tables import PartFile, SparkTable, Store, files_of, spelt, understood
 from ppdm_cli.engine.spark_tasks import CHANGED, PLACE, STATES, Known, Physical, Place, Told, Work
 from ppdm_cli.engine.spark_types import FrameRows, Rows
 from ppdm_cli.errors import DataError, PpdmError, UsageError, argument, quoted
 from ppdm_cli.sidecar import Sidecar
-from ppdm_cli.tables import FOLDER_SIDECAR, PARQUET, Output, Table, for_spark
+from ppdm_cli.tables import FOLDER_SIDECAR, PARQUET, Output, Table, for_spark, rows_per_partition
 
 _LEAST_SPLIT = 4 << 20
 _TOGETHER = 64
 """Of states from more splits than these, executors merge some before the driver does."""
+_PARTITIONS_TOGETHER = 4
+"""As many rows as in so many partitions are written by one task, from several small files."""
 _ROWS_OF_PART = 1 << 20
 """Rows of a shuffled part, about."""
 _SETTINGS = {
@@ -127,9 +130,10 @@ class SparkEngine(FrameEngine):
         told = self._context.accumulator({}, Told())
         inside = None if sidecar is None else msgspec.structs.replace(sidecar, records=None).encode()
         made_of = Physical.of(writing.schema, writing.shuffled)
-        with self._known(read) as known, self._split_in_order(read), speaking():
+        rows, begins = (self._frame(read), {}) if writing.shuffled else self._in_order(read)
+        with self._known(read, begins) as known, speaking():
             work = Work(known, task, None, told, made_of)
-            made = self._frame(read).mapInArrow(
+            made = rows.mapInArrow(
                 lambda batches: work.made(batches), made_of.struct(for_spark(writing.schema, inside))
             )
             if writing.shuffled:
@@ -145,10 +149,10 @@ class SparkEngine(FrameEngine):
         if frame is not None and frame.count() != read.rows:
             raise CHANGED  # by Spark's own count, whatever made the DataFrame
         for index, (split, sealed) in sorted(states.items()):
-            rows, heard = work.unsealed(sealed)
+            done, heard = work.unsealed(sealed)
             order.setdefault(split, index)
             writing.hear(heard)
-            advance(rows)
+            advance(done)
         records = writing.check()
         if sidecar is not None:
             sidecar = msgspec.structs.replace(sidecar, records=records)
@@ -197,12 +201,19 @@ class SparkEngine(FrameEngine):
         if after != len(read.parts):
             raise CHANGED
 
-    def _frame(self, read: _Read) -> DataFrame:
-        """Return the columns of a table, then each row's file and its number there."""
-        tables = list({id(t): t for t in (self._tables[p.uri] for p in read.parts)}.values())
+    def _tables_of(self, read: _Read) -> list[SparkTable]:
+        return list({id(t): t for t in (self._tables[p.uri] for p in read.parts)}.values())
+
+    def _frame(
+        self, read: _Read, some: Sequence[PartFile] | None = None, session: SparkSession | None = None
+    ) -> DataFrame:
+        """Return the columns of a table or of some of its files, then each row's file and its number there."""
+        tables = self._tables_of(read)
         roots = {r: folder for t in tables for r, folder in t.named.items()}
+        if some is not None:
+            roots = {f.name: False for f in some}
         types = tables[0].types
-        reader = self._session.read.option("recursiveFileLookup", "true")
+        reader = (session or self._session).read.option("recursiveFileLookup", "true")
         if any(roots.values()):
             reader = reader.option("pathGlobFilter", "*" + PARQUET.suffixes[0])
         schema = StructType([StructField(n, t) for n, t in types.items()])
@@ -219,7 +230,7 @@ class SparkEngine(FrameEngine):
         )
 
     @contextmanager
-    def _known(self, read: _Read) -> Iterator[Any]:
+    def _known(self, read: _Read, begins: Mapping[int, int] | None = None) -> Iterator[Any]:
         """Yield what the executors know of the partitions."""
         places: dict[tuple[str, int], Place] = {}
         files = {u: _spellings(u) for u in {p.uri for p in read.parts}}
@@ -234,29 +245,50 @@ class SparkEngine(FrameEngine):
             first += part.rows
         names = [n for n in read.names if n in self._tables[read.parts[0].uri].types]
         every = frozenset[str]().union(*files.values())
-        known = self._context.broadcast(Known(names, places, every))
+        known = self._context.broadcast(Known(names, places, every, begins or {}))
         try:
             yield known
         finally:
             known.destroy()
 
-    @contextmanager
-    def _split_in_order(self, read: _Read) -> Iterator[None]:
-        """Have each task write rows that follow each other: a split of one file, not several small ones."""
-        sizes = sum(t.size for t in {id(t): t for t in (self._tables[p.uri] for p in read.parts)}.values())
+    def _in_order(self, read: _Read) -> tuple[DataFrame, dict[int, int]]:
+        """Return a table in splits of rows that follow each other: a part of a file, or several small files.
+
+        Also the first partition of such files for each of theirs, because Spark brings the largest file first.
+        """
+        tables = self._tables_of(read)
         most = self._context._jvm.org.apache.spark.network.util.JavaUtils.byteStringAsBytes(
             self._session.conf.get("spark.sql.files.maxPartitionBytes")
         )
-        each = str(min(most, max(_LEAST_SPLIT, sizes // self._context.defaultParallelism)))
-        names = ("spark.sql.files.maxPartitionBytes", "spark.sql.files.openCostInBytes")
-        before = {n: str(self._session.conf.get(n)) for n in names}
-        for name in names:
-            self._session.conf.set(name, each)
-        try:
-            yield
-        finally:
-            for name, value in before.items():
-                self._session.conf.set(name, value)
+        share = sum(t.size for t in tables) // self._context.defaultParallelism
+        each = min(most, max(_LEAST_SPLIT, share))
+        rows = _PARTITIONS_TOGETHER * rows_per_partition(len(tables[0].schema))
+        files = {p.uri: p for t in tables for p in t.parts}
+        runs, size, count = list[tuple[list[PartFile], list[int]]](), 0, 0
+        for uri, own in groupby(enumerate(read.parts), key=lambda numbered: numbered[1].uri):
+            numbers, parts = zip(*own, strict=True)
+            file, of_file = files[uri], sum(p.rows for p in parts)
+            if not runs or size + file.size // 2 > each or count + of_file > rows:
+                runs.append(([], []))
+                size, count = 0, 0
+            runs[-1][0].append(file)
+            runs[-1][1].extend(numbers)
+            size, count = size + file.size, count + of_file
+        packed, alone = [r for r in runs if len(r[0]) > 1], [r[0][0] for r in runs if len(r[0]) == 1]
+        whole = self._splitting(2 * each + most, 0)
+        frames = [self._frame(read, some, whole) for some, _ in packed]
+        if alone:
+            frames.append(self._frame(read, alone if packed else None, self._splitting(each, each)))
+        begins = {n: numbers[0] for _, numbers in packed for n in numbers}
+        return reduce(DataFrame.union, frames), begins
+
+    def _splitting(self, most: int, cost: int) -> SparkSession:
+        """Return a session whose splits have at most so many bytes, where each file counts for a cost more."""
+        session = SparkSession(self._context, self._session._jsparkSession.cloneSession())
+        session.conf.set("spark.sql.files.maxPartitionBytes", str(most))
+        session.conf.set("spark.sql.files.openCostInBytes", str(cost))
+        session.conf.set("spark.sql.files.minPartitionNum", "1")
+        return session
 
 
 @dataclass(frozen=True)

@@ -268,22 +268,22 @@ class SparkTable(ParquetTable):
         self.frame = frame
         self.roots = {s.root: s.folder for s in sources}
         """The full names of what was named, and whether each is a folder."""
-        self._parts = [p for s in sources for p in s.parts]
-        self.named = self.roots if all(s.whole for s in sources) else {p.name: False for p in self._parts}
+        self.parts = [p for s in sources for p in s.parts]
+        self.named = self.roots if all(s.whole for s in sources) else {p.name: False for p in self.parts}
         """The same of what names all of its files and no others to Spark."""
-        self.uris, self.size = [p.uri for p in self._parts], sum(p.size for p in self._parts)
+        self.uris, self.size = [p.uri for p in self.parts], sum(p.size for p in self.parts)
         labels = [
             _label(source.named, number, part if source.folder else None)
             for source in sources
             for number, part in enumerate(source.parts, 1)
         ]
-        files.check_once((p.local, label) for p, label in zip(self._parts, labels, strict=True))
+        files.check_once((p.local, label) for p, label in zip(self.parts, labels, strict=True))
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-            footers = list(pool.map(store.footer, self._parts, labels))
+            footers = list(pool.map(store.footer, self.parts, labels))
         alone = len(sources) == 1
         keyed = (alone and sources[0].folder) or frame is not None
         root: Any = PurePosixPath(".") if keyed else None
-        super().__init__([p.under for p in self._parts], root, labels, footers)  # type: ignore[misc]
+        super().__init__([p.under for p in self.parts], root, labels, footers)  # type: ignore[misc]
         self.name, self.files = sources[0].named, ()
         self.types = self._spark_types(footers[0])
         if frame is not None:
@@ -329,7 +329,7 @@ class SparkTable(ParquetTable):
         rows = rows_per_partition(len(self.schema))
         text = [n for n in own if pa.types.is_string(self.schema.field(n).type)]
         for part, metadata, label, index in zip(
-            self._parts, self._metadata, self._labels, range(len(self._parts)), strict=True
+            self.parts, self._metadata, self._labels, range(len(self.parts)), strict=True
         ):
             keys = {n: (self._keys[n][index], self.schema.field(n).type) for n in names if n not in own}
             load, first = partial(loaded_here, label, own, text, self.schema, keys), 0

@@ -50,6 +50,8 @@ class Known(NamedTuple):
     places: Mapping[tuple[str, int], Place]
     """Partitions by their file and the number of their first row there."""
     files: frozenset[str]
+    begins: Mapping[int, int]
+    """The first partition of the small files that a split has, by each of their partitions."""
 
 
 class Told:
@@ -140,17 +142,23 @@ class Work:
             yield self._row(*run)
 
     def made(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows that are made, and tell of them when they are under way."""
+        """Yield the rows that are made, in their order, and tell of them when they are under way."""
         assert self.physical is not None
         context = TaskContext.get()
         assert context is not None
+        waiting, following = dict[int, Any](), -1
         for index, made in self._done(batches, self.physical.batch):
             if index < 0:
                 self.told.add({index: (context.partitionId(), self.sealed(made))})
                 return
-            batch, heard = made
-            yield batch
-            self.told.add({index: (context.partitionId(), self.sealed((batch.num_rows, heard)))})
+            if following < 0 or self.physical.shuffled:
+                following = index if self.physical.shuffled else self.known.value.begins.get(index, index)
+            waiting[index] = made
+            while following in waiting:
+                batch, heard = waiting.pop(following)
+                yield batch
+                self.told.add({following: (context.partitionId(), self.sealed((batch.num_rows, heard)))})
+                following += 1
 
     def _done(self, batches: Iterable[pa.RecordBatch], handed: Any = None) -> Iterator[tuple[int, Any]]:
         """Yield each partition's number and what the task made of it; last a trouble, by a number below 0."""
@@ -206,7 +214,7 @@ class Work:
 
 def _partitions(known: Known, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Place, pa.Table]]:
     """Put partitions together from Spark's batches, which may begin and end anywhere."""
-    names, places, files = known
+    names, places, files, _ = known
     waiting: list[pa.RecordBatch] = []
     place, file, row, missing = None, "", 0, 0
     for batch in batches:

@@ -83,12 +83,16 @@ def data(tmp_path: Path, original: Path) -> Path:
 PERTURB = "perturb data -o {} --gamma 9 --class group --keep group --seed 3"
 
 
-def test_every_command_gives_what_threads_give(data: Path, ppdm: Run, spark: Callable[..., Any]) -> None:
+def test_every_command_gives_what_threads_give(
+    data: Path, ppdm: Run, spark: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Six files in two tasks, neither of which reads them in their order."""
+    monkeypatch.setattr("ppdm_cli.engine.spark._LEAST_SPLIT", 1)
     ppdm(*shlex.split(PERTURB.format("one.parquet")))
     spark(PERTURB.format("many"))
     assert whole(data / "one.parquet").equals(whole(data / "many"))
     assert sidecar(data / "one.parquet") == sidecar(data / "many")
-    assert len(list((data / "many").glob("part-*"))) == 6
+    assert len(list((data / "many").glob("part-*"))) == 2
     for line in (
         "estimate {} --by group --json",
         "query {} 'select mean(age), quantile(salary, .5), count() where elevel >= 2 group by group' --json",
@@ -233,7 +237,8 @@ def faulty(original: Path, cluster: Cluster, tmp_path_factory: pytest.TempPathFa
         ages[number * 6_000 : (number + 1) * 6_000].sample(fraction=1, shuffle=True, seed=number).write_parquet(
             folder / "sorted" / f"{number}.parquet"
         )
-    with running(engine=on_spark(cluster.session)):
+    with running(engine=on_spark(cluster.session)), pytest.MonkeyPatch.context() as patch:
+        patch.setattr("ppdm_cli.engine.spark._PARTITIONS_TOGETHER", 0)  # each file is a part
         perturb(str(folder / "data"), str(folder / "many"), gamma=9, keep=["group"])
     for name in ("cut", "short", "mixed"):
         shutil.copytree(folder / "many", folder / name)
@@ -336,9 +341,10 @@ def test_a_notebook_gives_its_own_frames(data: Path, cluster: Cluster, ppdm: Run
 
 
 def test_what_is_lost_is_done_again_and_is_the_same(
-    data: Path, cluster: Cluster, spark: Callable[..., Any], ppdm: Run
+    data: Path, cluster: Cluster, spark: Callable[..., Any], ppdm: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A worker is killed while the release is written, and others run some of its tasks a second time."""
+    monkeypatch.setattr("ppdm_cli.engine.spark._PARTITIONS_TOGETHER", 0)  # a task for each file
     (data / "forty").mkdir()
     frame = pl.concat(pl.read_parquet(p) for p in sorted((data / "data").iterdir()))
     for number in range(40):

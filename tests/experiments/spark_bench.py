@@ -91,7 +91,7 @@ def main() -> None:
 
         work: dict[str, Callable[[], Any]] = {
             "identity": identity,
-            "perturb": lambda: perturb(data, folder / "release", **settings),
+            "perturb": lambda: perturb(data, folder / "again", **settings),
             "groupBy().count() of each": counted,
             "estimate": lambda: estimate(release),
             "perturb by threads": lambda: perturb(folder / "data", folder / "one.parquet", **settings),
