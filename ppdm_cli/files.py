@@ -81,11 +81,11 @@ def reading(file: Path | int, name: str = "") -> None:
         watching(name or str(file), _state, file)
 
 
-def watching(name: str, look: Callable[..., object], *about: Hashable) -> None:
-    """Hold the run to what `look(*about)` returns now: the state of a file, or the parts in a folder."""
+def watching(name: str, look: Callable[..., object], *about: Hashable, now: object = None) -> None:
+    """Hold the run to what `look(*about)` returns `now`: the state of a file, or the parts in a folder."""
     run = _RUN.get()
     if run is not None and (look, *about) not in run.watched:
-        run.watched[look, *about] = name, look(*about)
+        run.watched[look, *about] = name, look(*about) if now is None else now
 
 
 def store_answers() -> dict[Any, Any]:

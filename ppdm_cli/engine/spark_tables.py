@@ -40,6 +40,8 @@ from ppdm_cli.tables import (
 
 _UNREAD = re.compile(r"_[^=]*|\..*")
 """Files that a DataFrame does not read, such as those that sum up the footers of others."""
+_PLAIN = re.compile(r"[\w/:.=-]+", re.ASCII)
+"""Names that are URIs as they are."""
 _TAIL = 1 << 16
 """Bytes of a file's end that are read first."""
 _AT_ONCE = 16
@@ -78,15 +80,17 @@ class Store:
 
     def __init__(self, session: Any) -> None:
         self._jvm = session.sparkContext._jvm
+        self._path = self._jvm.org.apache.hadoop.fs.Path  # found once: each part of its name is a question
+        self._bytes = self._jvm.org.apache.commons.io.IOUtils.toByteArray
         self._conf = session._jsparkSession.sessionState().newHadoopConf()
 
     def at(self, uri: str) -> tuple[Any, Any]:
         """Return a file system, and the path in it."""
         with understood(uri):
-            path = self._jvm.org.apache.hadoop.fs.Path(uri)
+            path = self._path(uri)
             system = path.getFileSystem(self._conf)
             if not path.isAbsolute() and system.getUri().getScheme() == "file":  # the JVM stays where it began
-                path = self._jvm.org.apache.hadoop.fs.Path(str(Path.cwd() / uri))
+                path = self._path(str(Path.cwd() / uri))
             return system, system.makeQualified(path)
 
     def source(self, uri: str) -> Source:
@@ -98,7 +102,7 @@ class Store:
         if not parts:
             raise _no_rows(uri)
         self._check_plain(uri, root, parts, every)
-        files.watching(uri, self._state, uri, None)
+        files.watching(uri, self._state, uri, None, now=set(parts))
         return Source(uri, root, folder, parts)
 
     def sources(self, index: Any) -> list[Source]:
@@ -118,7 +122,8 @@ class Store:
                     "make it again",
                 )
             self._check_plain(root, root, parts, every)
-            files.watching(root, self._state, root, names)
+            state = {p for p in every if p.name in names}
+            files.watching(root, self._state, root, names, now=state)
             whole = names == {p.name for p in every if _is_part(p)}
             found.append(Source(root, root, folder, sorted(parts), whole))
         return found
@@ -150,7 +155,7 @@ class Store:
         folder = PurePosixPath(str(path.toUri().getPath()))
         check_plain(logs_among(folder / p.under for p in every), uri)
         for above in (folder, *folder.parents):
-            pattern = self._jvm.org.apache.hadoop.fs.Path(f"{spelt(str(above)).rstrip('/')}/{LOGS}")
+            pattern = self._path(f"{spelt(str(above)).rstrip('/')}/{LOGS}")
             with suppress(Py4JJavaError):  # not every folder may be listed
                 found = system.globStatus(pattern) or ()
                 check_plain((PurePosixPath(str(s.getPath().toUri().getPath())) for s in found), uri)
@@ -171,7 +176,7 @@ class Store:
     def _end(self, stream: Any, size: int, length: int) -> bytes:
         length = min(size, length)
         stream.seek(size - length)
-        return bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream, length))
+        return bytes(self._bytes(stream, length))
 
     def content(self, uri: str) -> bytes | None:
         """Return what is in a small file, or None if there is none."""
@@ -181,7 +186,7 @@ class Store:
                 return None
             stream = system.open(path)
             try:
-                return bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
+                return bytes(self._bytes(stream))
             finally:
                 stream.close()
 
@@ -200,7 +205,8 @@ def _name(path: Any) -> str:
 def _part(status: Any, base: str) -> PartFile:
     """Return a file from its status, under a folder."""
     path = status.getPath()
-    name, uri = _name(path), str(path.toUri().toString())
+    name = _name(path)
+    uri = name if _PLAIN.fullmatch(name) else str(path.toUri().toString())
     under = PurePosixPath(name[len(base) :].lstrip("/"))
     return PartFile(under, name, uri, status.getLen(), status.getModificationTime())
 
