@@ -40,13 +40,17 @@ def test_a_frame_of_spark_is_refused_by_name_where_spark_does_not_run() -> None:
         called = getattr(ppdm_cli, function)
         if function in ON_SPARK:
             assert f"`{function.replace('_', '-')}`" in page
-            with pytest.raises(UsageError, match="session of Spark Connect"):
-                called(OfSpark(), OfSpark())
             continue
         for given in ((OfSpark(),), ("r.csv", OfSpark())):
             with pytest.raises(UsageError, match=f"{function} does not run on Spark") as error:
                 called(*given)
             assert f"{function}('release.parquet')" in error.value.next_step
+
+
+def test_what_spark_connect_cannot_do_is_refused_by_name() -> None:
+    for function in (ppdm_cli.perturb, ppdm_cli.reconstruct):
+        with pytest.raises(UsageError, match="session of Spark Connect"):
+            function(OfSpark())  # type: ignore[arg-type]
 
 
 def test_an_output_that_is_no_path_is_one_clean_error(tree: Any, folder: Path) -> None:
