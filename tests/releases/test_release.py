@@ -95,4 +95,4 @@ def test_a_stream_s_records_are_told_when_it_has_been_read(release: Path, ppdm: 
     people().write_csv(release / "data.csv")
     stream = ppdm("perturb", "data.csv", "-o", "-", "--like", "r.csv").stdout
     done = ppdm("reconstruct", "-", "-o", "u.csv", stdin=stream)
-    assert done.stderr == b"1000 records to u.csv, reconstructed by class 'group' with the ml estimate.\n"
+    assert done.stderr.startswith(b"1000 records to u.csv, reconstructed by class 'group' with the ml estimate")
