@@ -32,7 +32,7 @@ class Run:
     watched: dict[tuple[Any, ...], tuple[str, object]] = field(default_factory=dict)
     """What must stay as it was when it was first read: how to look at it, its name, and what was seen."""
     answers: dict[Any, Any] = field(default_factory=dict)
-    """What stores have said of files, until it is asked again whether they changed."""
+    """The stores' answers about files, kept until the run asks again whether they changed."""
     committed: bool = False
     """Whether its outputs are in their places: what happens afterwards is not a failure of the run."""
 
@@ -45,7 +45,7 @@ TEMPORARY: ContextVar[Path | None] = ContextVar("ppdm_temporary", default=None)
 THREADS: ContextVar[int | None] = ContextVar("ppdm_threads", default=None)
 """The number of threads, where it is set."""
 WRITER: ContextVar[str | None] = ContextVar("ppdm_writer", default=None)
-"""What writes Parquet, where it is set: pyarrow alone."""
+"""The variable that makes pyarrow alone write Parquet."""
 
 
 @contextmanager

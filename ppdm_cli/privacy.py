@@ -1,4 +1,4 @@
-"""What a gamma promises: rho1-to-rho2 breaches, epsilon, and whose row a record is.
+"""The promises of a gamma: rho1-to-rho2 breaches, epsilon, and how often a row can be found.
 
 Evfimievski et al. as the papers use them (maths 2). A per-attribute gamma is not the record's: attributes
 perturbed independently multiply (`perturbing.resolving.privacy`).

@@ -1,4 +1,4 @@
-"""What a command imports of the large packages: their imports are most of a short run."""
+"""The large packages that each command imports: imports take most of a short run."""
 
 from __future__ import annotations
 

@@ -190,7 +190,7 @@ class Domain(ABC):
 
     @property
     def ordered(self) -> int:
-        """Return how many codes stand in order; 0 where there is no order."""
+        """Return how many codes are ordered; 0 for a domain without an order."""
         return 0 if dtypes.is_discrete(self.kind) else self.ordinary
 
     @property

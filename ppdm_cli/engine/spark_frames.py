@@ -1,7 +1,7 @@
 """DataFrames of Spark for passes that need no order: releases are mined, and trees predict, where the rows are.
 
 Any session will do, of Spark Connect too, because all that this asks for is `mapInArrow`. Spark computes such a
-DataFrame again in each pass, so what coins hang on never comes from here.
+DataFrame again in each pass, so it never supplies the rows' addresses, which the coins depend on.
 """
 
 from __future__ import annotations

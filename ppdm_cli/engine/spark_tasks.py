@@ -106,7 +106,7 @@ class Physical:
 
 @dataclass(frozen=True)
 class Work:
-    """What runs on an executor: a task on each partition that a split holds, or on rows as they come."""
+    """A task for an executor: it runs on each partition of a split, or on rows as they come."""
 
     known: Any
     """The broadcast of what is known of a table, or what stands for the rows of a DataFrame."""
@@ -142,7 +142,7 @@ class Work:
             yield self._row(*run)
 
     def made(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows that are made, in their order, and tell of them when they are under way."""
+        """Yield the rows that the task makes, in order, and report on them once Spark has taken them."""
         assert self.physical is not None
         context = TaskContext.get()
         assert context is not None
@@ -245,7 +245,7 @@ def _partitions(known: Known, batches: Iterable[pa.RecordBatch]) -> Iterator[tup
 def _as_they_come(
     part: FrameRows, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[tuple[tuple[int, int, FrameRows], pa.Table]]:
-    """Join Spark's batches to larger ones; their addresses are those that a split can give by itself."""
+    """Join Spark's batches to larger ones; a split gives their addresses without asking the driver."""
     context = TaskContext.get()
     assert context is not None
     first, waiting, rows = context.partitionId() << _BITS_OF_SPLIT, list[pa.RecordBatch](), 0

@@ -76,7 +76,7 @@ class Rows(Partition):
 
 @dataclass(frozen=True)
 class FrameRows(Partition):
-    """What stands for all rows of a DataFrame: they have no numbers that stay, and come in any order."""
+    """All rows of a DataFrame: Spark may give them in another order each time, so they have no numbers."""
 
     frame: Any = None
     names: Sequence[str] = ()

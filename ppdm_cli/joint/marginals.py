@@ -1,4 +1,4 @@
-"""What each attribute by itself says of the class: its distribution within each class.
+"""Naive Bayes of a release: the distribution of each attribute alone, within each class.
 
 Naive Bayes is made of these, and a forest begins with them.
 """
@@ -21,7 +21,7 @@ MARGINAL_STEPS = (50, 300)
 STEPS_APART, STEPS_TRIED = 60, (1, 4, 15, 60, 300)
 """As if class and attribute were independent, and then from there."""
 STRENGTHS = (0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 3.0, 5.0, 8.0, 16.0)
-"""What log-odds are multiplied by; after a few steps they are too small."""
+"""The strengths by which log-odds are multiplied: after a few steps they are too small."""
 WEAK = 15
 """The steps of what is learnt where held-out labels confirm nothing."""
 SMOOTH = 0.5
@@ -64,7 +64,7 @@ def _weak_and_confirmed(sample: Sample) -> list[Marginals]:
     """Return the distributions after a few steps, and after as many and as strong as held-out labels confirm.
 
     All attributes have the same number of steps and the same strength. Each may say too little to be confirmed
-    by itself, and the best of many numbers would be chance (docs/papers.md, "No signal").
+    alone, and the best of many numbers would be chance (docs/papers.md, "No signal").
     """
     classes = sample.shares(_seen(sample, []).astype(np.float64))
     attributes = [_Attribute.of(sample, p, classes) for p in range(len(sample.channels))]
@@ -82,7 +82,7 @@ def _weak_and_confirmed(sample: Sample) -> list[Marginals]:
 
 @dataclass(frozen=True, eq=False)
 class _Attribute:
-    """What is learnt of the class and one attribute, step by step, from independence on."""
+    """The joint distribution of the class and one attribute, learnt step by step from independence."""
 
     seen: Sequence[SubTable]
     steps: Steps
@@ -130,7 +130,7 @@ def _apart(table: Floats) -> Floats:
 
 
 def likelier(sample: Sample, tried: Sequence[Marginals]) -> Marginals:
-    """Return the distributions that make held-out records likeliest; spikes take more steps."""
+    """Return the distributions that give held-out records the highest likelihood; spikes need more steps."""
     label, best = sample.label_matrix, {out: list(found) for out, found in tried[0].items()}
     known = [sample.shares(c.astype(np.float64)) for c in _seen(sample, [])[1:]]
     for place, matrix in enumerate(sample.matrices):

@@ -48,7 +48,7 @@ _BLOCK = 1 << 22
 _WESTERN = ("cp850", "cp1252", "latin-1")
 """Encodings in which any byte is some letter: they can only be guessed."""
 _LETTERS = "äöüßÄÖÜéèêëàâçîïôùûœÉÈÀÇáíóúñÑãåæøìò"
-"""What the Western languages have within their words."""
+"""Letters that words of the Western languages contain."""
 DELIMITERS = (",", ";", "\t", "|")
 _MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 _LIKE_NUMBER = r"[+-]?[\d.,' ]*\d[\d.,' ]*([eE][+-]?\d+)?\s?%?"
@@ -226,12 +226,12 @@ class Written:
     nulls: tuple[str, ...] = ()
     """The cells that mean null in this column, besides those that do in every one."""
     odd: str = ""
-    """What becomes of odd cells, where it has some: a question, or its answer.
+    """The owner's answer about odd cells, or a question; empty if the column has none.
 
     They are usual spellings of no value, codes, or not of the column's type.
     """
     spelled: str = ""
-    """What a person should know of usual spellings of no value."""
+    """A remark on usual spellings of no value in the column."""
 
     def settled(self, csv: Mapping[str, Any], name: str) -> Written:
         """Return the same with an owner's answers about this column."""

@@ -149,9 +149,9 @@ def _middles(sidecar: Sidecar, question: Question) -> list[str]:
     said = []
     if middles:
         said.append(
-            "A value is taken for the middle of its bin, and is no further from it than this: "
+            "Each value counts as the middle of its bin. It may differ from that by at most: "
             f"{', '.join(middles)}. "
-            "Intervals know nothing of that; quantiles take values as spread evenly inside bins."
+            "The intervals leave this out. Quantiles spread values evenly inside bins."
         )
     return said
 

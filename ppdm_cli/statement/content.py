@@ -83,11 +83,11 @@ QUESTIONS = {
     "risks": "Which other risks do you know of?",
     "review": "When will you review this statement?",
 }
-"""What only the owner can say, by the setting that answers it; without an answer it is a line to write on."""
+"""Questions that only the owner can answer, by setting; without an answer the page has a line to write on."""
 
 
 class AttackReport(msgspec.Struct, frozen=True):
-    """What `ppdm attack --json` printed; the rest is passed over."""
+    """The figures that `ppdm attack --json` prints; others are skipped."""
 
     release: str
     measured: bool
@@ -167,7 +167,7 @@ class Statement:
 
     @property
     def verdict(self) -> Notice:
-        """Return what the page says first; it is red where there is no protection."""
+        """Return the page's first notice; it is red if nothing protects a whole record."""
         kept, protected = self.sentences("kept"), self.protection != "none"
         if self.epsilon is None:
             why = self.sentences("kind", "limit")[:2]
@@ -434,7 +434,7 @@ def _replaced(s: Statement) -> list[Part]:
 
 
 def _unit(s: Statement, copies: int) -> list[str]:
-    """Say whom the promise is for, and how epsilons add up; nothing where there is no promise."""
+    """Say whom the promise is for, and how epsilons add up; empty if nothing is promised."""
     rows = s.record.rows
     who = "one record" if rows is None else f"a person with at most {counted(rows, 'record')} in the release"
     how = "the sum over its attributes" if s.record.recipes is UNSET else "for all that it shows together"

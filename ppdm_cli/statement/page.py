@@ -77,7 +77,7 @@ Part = str | list[str] | TextTable
 
 
 class Notice(NamedTuple):
-    """What a page says first: a sentence in large letters, others below it, in red what nothing protects."""
+    """The first notice of a page: a sentence in large letters, others below it, red if nothing protects."""
 
     headline: str
     sentences: list[str]

@@ -29,7 +29,7 @@ _DIGITS = {"Y": r"\d{4}", "y": r"\d{2}", "m": r"\d{1,2}", "d": r"(?P<day>\d{1,2}
 _CLOCK = {"H": r"\d{1,2}", "M": r"\d{2}", "S": r"\d{2}"}
 _DIRECTIVE = re.compile("%(.)")
 NULL, VALUE = "null", "value"
-"""What odd cells may be."""
+"""The answers to the question about odd cells."""
 USUAL = (
     "NA", "N/A", "n/a", "na", "#N/A", "NULL", "Null", "null", "NaN", "nan", "None", "none", "nil", ".", "-",
     "--", "?", "(null)", "\\N", "k.A.", "k. A.", "unbekannt", "Unbekannt", "unknown", "Unknown", "UNKNOWN",
@@ -37,7 +37,7 @@ USUAL = (
     "keine Angabe", "nicht bekannt", "nicht erhoben", "fehlt", "not known", "no data", "n.a.", "N.A.", "n/d",
     "N/D", "s/d", "sin dato", "sin datos", "non renseigné", "#NV", "#REF!", "#VALUE!", "#WERT!", "#DIV/0!",
 )  # fmt: skip
-"""What is commonly written for no value. Only an owner knows whether it is so in a column."""
+"""Usual spellings of no value. Only the owner knows whether a column uses one."""
 TRUE_FALSE = ("true", "false")
 
 

@@ -33,7 +33,7 @@ _LOG = "_delta_log"
 _VERSION = re.compile(r"(.+)@v(\d{1,18})", re.DOTALL)
 _PHYSICAL = b"delta.columnMapping.physicalName"
 _FEATURES = {"columnMapping", "deletionVectors", "timestampNtz", "typeWidening", "v2Checkpoint", "variantType"}
-"""What a table may ask of its readers."""
+"""The features of a Delta table that are supported here."""
 _MADE = "Made by ppdm: the commit of each release has its sidecar"
 """The description of a table that was made with a sidecar."""
 

@@ -54,7 +54,7 @@ _READ = {
 OPENING: ContextVar[Callable[[Any, Mapping[str, pa.DataType]], Table | None] | None] = ContextVar(
     "ppdm_opening", default=None
 )
-"""What opens tables that are elsewhere than on this machine, where an engine does; it hears the types known."""
+"""An engine's way to open tables of other machines; it is given the types known."""
 
 
 def open_table(
@@ -209,7 +209,7 @@ def _found(folder: Path) -> list[Path]:
 
 
 def is_sidecar(path: Path) -> bool:
-    """Return whether a person names a sidecar by itself: a file of JSON that is no table."""
+    """Return whether a path names a sidecar alone: a JSON file that isn't a table."""
     return path.name.endswith(".json") and not any(f.holds(path) for f in FORMATS)
 
 

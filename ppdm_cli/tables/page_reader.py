@@ -22,7 +22,7 @@ from ppdm_cli.arrays import Codes
 from ppdm_cli.tables.pages import RLE_DICTIONARY, Fields, bit_packed, footer_of, from_thrift, to_thrift, varint
 
 MOST_BYTES = 1 << 16
-"""Of a dictionary: entries are held for later row groups."""
+"""The most bytes of a dictionary whose entries are held for later row groups."""
 MOST_COLUMNS_HELD = 1 << 7
 _LONGEST_HEADER = 1 << 8
 _CODECS = ("SNAPPY", "UNCOMPRESSED")

@@ -171,7 +171,7 @@ def _typed(columns: Sequence[Any], fields: Iterable[pa.Field]) -> pa.Table:
 
 
 class Template(NamedTuple):
-    """What pyarrow makes of a column's dictionary, to be followed by pages of codes."""
+    """A column's dictionary as pyarrow writes it; pages of codes follow it."""
 
     dictionary: bytes  # the page, with its header
     unpacked: int  # its size before compression

@@ -32,7 +32,7 @@ _BUCKETS = {"s3": "s3", "s3a": "s3", "s3n": "s3", "gs": "gs", "gcs": "gs"}
 _SETTINGS = ("AWS_", "AZURE_", "GOOGLE_")
 """How the environment's settings of stores begin."""
 _PLAIN = re.compile(r"([^:@/?]+@)?[^:@/?]*(:\d+(?!.*@))?(/(?!.*\?[^/]*=).*)?", re.DOTALL)
-"""What follows the scheme where it has neither a password nor settings."""
+"""The part of a URI after its scheme, if it has neither a password nor settings."""
 _ANSWER = re.compile(r"AWS Error ([A-Z_]+)|\b(UNAUTHENTICATED|PERMISSION_DENIED|UNAVAILABLE)\b")
 _PARTS = 32 << 20
 """Bytes that may wait for a store to take them."""
@@ -94,7 +94,7 @@ class StorePath(PosixPath):
     """A path in a store, such as s3://bucket/people.parquet, that answers as one of this machine does."""
 
     typed = ""
-    """What a person typed, where an engine may have its own reading of it."""
+    """A path as it was typed, for engines that read it in their own way."""
 
     def __str__(self) -> str:
         text = super().__str__()

@@ -1,4 +1,4 @@
-"""What a notebook does by Spark Connect, in a process of its own: `python -m tests.engine.connect FOLDER`.
+"""A notebook's work by Spark Connect, in a process of its own: `python -m tests.engine.connect FOLDER`.
 
 A process has classic sessions or those of Spark Connect. The folder has `data`, and `release.parquet` of it.
 Writes what the functions gave, as JSON.

@@ -90,7 +90,7 @@ def test_a_frame_of_a_copy_is_mined_with_its_sidecar(data: Path, session: Any) -
 
 
 def test_a_frame_for_a_frame(data: Path, session: Any) -> None:
-    """What was perturbed comes back once all checks are passed, from a folder of the session's warehouse."""
+    """The release comes back once all checks have passed, from a folder of the session's warehouse."""
     warehouse = Path(session.conf.get("spark.sql.warehouse.dir").removeprefix("file:"))
     before = set(warehouse.glob("ppdm-*"))
     people = session.read.parquet(str(data / "data")).drop("at")

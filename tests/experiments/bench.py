@@ -231,7 +231,7 @@ def trees(folder: Path, rows: Sequence[int] = (100_000, 1_000_000)) -> None:
 
 
 def small(folder: Path) -> None:
-    """What a run on a few records takes of the processor: nearly all of it is the start."""
+    """The processor time of a run on a few records: nearly all of it is the start."""
     data, plan, release = folder / "small.parquet", folder / "small.toml", folder / "small-release.parquet"
     plan.write_text(PLAN)
     generate(data, 2_000, 7)

@@ -75,7 +75,7 @@ ODD += (
     "leer",
 )
 ODD_WORDS = ("k.A.", "n/a", "unknown", "unbekannt", "-", "keine Angabe", "?", "missing", "n.d.", "--", "#N/A")
-"""What stands for no value in text too."""
+"""Spellings of no value in text too."""
 SYLLABLES = re.findall(
     r"\w+", "ba be bor da del ei fa gan hu jo ka kel la len mar mei na nor pe ral schu ta ter vi"
 )

@@ -36,7 +36,7 @@ ORIGINALS = (
     "attack patients.csv --with posterior",
     "inspect patients.csv",
 )
-"""What is asked of an original as if it were a release."""
+"""Questions to an original as if it were a release."""
 MISTAKES: dict[str, tuple[int, str]] = {
     # files
     "estimate relese.csv": (1, "'relese.csv' does not exist; did you mean 'release.csv'?"),

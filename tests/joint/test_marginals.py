@@ -1,4 +1,4 @@
-"""What each attribute by itself says of the class, under recipes: weak signals add up, chance doesn't."""
+"""Attributes' own signals of the class under recipes: weak ones add up, chance doesn't."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_leaves_count_chances_of_classes() -> None:
 
 @pytest.mark.parametrize(("gain", "name"), [(1.10, "joint"), (1.13, "bayes")])
 def test_a_joint_table_is_taken_unless_another_model_gains_much_more(gain: float, name: str) -> None:
-    """Of ten labels, by a ninth of what the table gains."""
+    """With ten labels, by a ninth of the table's gain."""
     sample = sample_of(released(2, 4)[0])
     model = learn(sample).model
     assert isinstance(model, Model)

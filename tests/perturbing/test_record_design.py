@@ -129,7 +129,7 @@ def test_rows_are_found_at_most_as_often_as_said(epsilon: float, publish: int | 
 
 
 def test_the_limit_on_rows_found_is_the_exact_chance_where_rows_are_near_all_outputs() -> None:
-    """The exact chance is a sum over outputs of the likeliest row's, here for two attributes in order."""
+    """The exact chance sums the best row's chance over outputs, here for two attributes in order."""
     gamma, rng = np.exp(3.0), np.random.default_rng(4)
     widths = best_widths(gamma, [(12, True), (7, True)])
     blurs = [Blur(12, widths[0]).forward(np.eye(12)), Blur(7, widths[1]).forward(np.eye(7))]

@@ -207,7 +207,7 @@ def test_numbers_that_stand_for_no_value_are_a_question(
 
 @pytest.mark.parametrize("answer", ["null", "value"])
 def test_usual_spellings_of_no_value_are_a_question_in_text_too(answer: str, tmp_path: Path, ppdm: Run) -> None:
-    """Of 300 regions NA may be North America: nobody but the owner knows. The plan has no cell and no count."""
+    """Among 300 regions NA may be North America. Only the owner knows; the plan holds no cell and no count."""
     cells = [("EU", "AS", "NA")[i * 7 % 3] for i in range(300)]
     (tmp_path / "t.csv").write_text("region,x\n" + "".join(f"{c},{i % 5}\n" for i, c in enumerate(cells)))
     said = ppdm("plan", "t.csv", "-o", "p.toml", "--record-epsilon", 2, "--keep", "x").stderr.decode()

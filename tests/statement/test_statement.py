@@ -45,7 +45,7 @@ OWN = {
 
 
 class Tags(HTMLParser):
-    """What a browser would make of a page: its elements with their attributes, and its text."""
+    """A page as a browser reads it: its elements with their attributes, and its text."""
 
     def __init__(self, page: str) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What a URI names is opened and written as a file is, and appears in its store whole or not at all."""
+"""A URI is opened and written like a file, and appears in its store whole or not at all."""
 
 from __future__ import annotations
 
