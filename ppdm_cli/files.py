@@ -45,7 +45,7 @@ TEMPORARY: ContextVar[Path | None] = ContextVar("ppdm_temporary", default=None)
 THREADS: ContextVar[int | None] = ContextVar("ppdm_threads", default=None)
 """The number of threads, where it is set."""
 WRITER: ContextVar[str | None] = ContextVar("ppdm_writer", default=None)
-"""The variable that makes pyarrow alone write Parquet."""
+"""The writer of Parquet, if one is set: pyarrow alone."""
 
 
 @contextmanager

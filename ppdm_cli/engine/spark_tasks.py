@@ -245,7 +245,7 @@ def _partitions(known: Known, batches: Iterable[pa.RecordBatch]) -> Iterator[tup
 def _as_they_come(
     part: FrameRows, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[tuple[tuple[int, int, FrameRows], pa.Table]]:
-    """Join Spark's batches to larger ones; a split gives their addresses without asking the driver."""
+    """Join Spark's batches to larger ones; their rows are numbered from the split's number alone."""
     context = TaskContext.get()
     assert context is not None
     first, waiting, rows = context.partitionId() << _BITS_OF_SPLIT, list[pa.RecordBatch](), 0

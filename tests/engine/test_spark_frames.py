@@ -133,7 +133,9 @@ def test_predictions_stay_where_the_rows_are(data: Path, session: Any) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.skipif(not find_spec("grpc"), reason="Spark Connect needs grpcio, which `make long` installs")
+@pytest.mark.skipif(
+    not find_spec("grpc"), reason="only Connect needs grpcio; `make long` installs it and runs this"
+)
 def test_by_spark_connect_releases_are_mined_and_trees_predict(data: Path) -> None:
     people = pl.read_parquet(data / "data" / "*.parquet").drop("at")
     for part in (data / "data").iterdir():

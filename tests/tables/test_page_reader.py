@@ -20,7 +20,7 @@ from ppdm_cli import dtypes, estimate, files, perturb, query, reconstruct
 from ppdm_cli.errors import DataError, MismatchError
 from ppdm_cli.tables import open_table, pages
 from ppdm_cli.tables.base import loaded
-from tests.tables.test_pages import CODECS, Columns, all_widths, by_hand, coded, numbers, plain, written
+from tests.tables.test_pages import TABLES, Columns, all_widths, by_hand, numbers, plain, written
 from tests.vocabulary import people
 
 NUMBERS = count()
@@ -49,12 +49,7 @@ def are_codes(batch: pa.RecordBatch) -> list[bool]:
 
 
 @settings(max_examples=100)
-@given(
-    columns=coded(),
-    cuts=st.lists(st.integers(1, 3_000), max_size=3),
-    group=st.sampled_from([0, 8, 100, 1_000]),
-    codec=st.sampled_from(CODECS),
-)
+@TABLES
 def test_values_are_those_that_pyarrow_reads(
     columns: Columns, cuts: list[int], group: int, codec: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -117,13 +117,17 @@ def coded(draw: st.DrawFn) -> Columns:
     return columns
 
 
-@settings(max_examples=150)
-@given(
+TABLES = given(
     columns=coded(),
     cuts=st.lists(st.integers(1, 3_000), max_size=3),
     group=st.sampled_from([0, 8, 100, 1_000]),
     codec=st.sampled_from(CODECS),
 )
+"""Tables of codes, where they are cut into batches, and how they are written."""
+
+
+@settings(max_examples=150)
+@TABLES
 def test_readers_find_what_the_codes_stand_for(
     columns: Columns, cuts: list[int], group: int, codec: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
