@@ -137,10 +137,11 @@ def _show_table(done: Proposal) -> None:
     from ppdm_cli.commands import show
 
     out, budgets = show.console(stderr=True), [b.at for b in done.budgets]
+    least = "least " * any(b.gamma is None for b in done.budgets)
     show.of_columns(
         out,
         f"Private, of {done.records} records: not for publication",
-        ["column", "type", "values", "no value", "proposal", "N", *(f"error at {b}" for b in budgets)],
+        ["column", "type", "values", "no value", "proposal", "N", *(f"{least}error at {b}" for b in budgets)],
         [
             [
                 c.column, c.type, _about(c), c.without_value, c.proposal, c.N,
