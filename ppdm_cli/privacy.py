@@ -39,7 +39,7 @@ def believed_after(epsilon: float, prior: float) -> float:
 
 
 def row_found(gamma: float, near: Sequence[float], records: int) -> float:
-    """Return at most how often the row that fits a published record best is its own (docs/method.md).
+    """Return at most how often the row that fits a published record best is its own (docs/technical/method.md).
 
     `near` has, for each channel of amplification gamma, the share of its outputs that a row makes more likely.
     """

@@ -117,6 +117,6 @@ run 0 'cat direct.txt'
 run 0 'grep -h "test records" report.txt usable-report.txt direct-report.txt'
 say 'And what the miner may expect of the last one, without any of those people:'
 run 0 'grep -i -A 1 expect direct-report.txt'
-say 'Rules about one attribute survive best. docs/papers.md says what becomes of those that link several.'
+say 'Rules about one attribute survive best. docs/technical/experiments.md says what becomes of those that link several.'
 
 say 'Done. The temporary folder is removed.'

@@ -7,7 +7,7 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+PAGE = (ROOT / "docs" / "technical" / "architecture.md").read_text("utf-8")
 PACKAGE = ROOT / "ppdm_cli"
 NOT_SHOWN = {"__init__", "__main__"}
 

@@ -18,7 +18,7 @@ import pytest
 
 from tests.vocabulary import generated
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "databases.md"
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "how-to" / "databases.md"
 OWNER = {"user": "postgres", "group": "postgres", "extra_groups": []} if os.geteuid() == 0 else {}
 
 
@@ -27,7 +27,7 @@ def server() -> Iterator[str]:
     """Run a server in a folder of its own, of which the name is returned: it listens on no port."""
     control = shutil.which("pg_ctl")
     if control is None:
-        pytest.skip("docs/databases.md needs a server here: apt-get install postgresql; DuckDB always runs")
+        pytest.skip(f"{PAGE.name} needs a server here: apt-get install postgresql; DuckDB always runs")
     with tempfile.TemporaryDirectory() as folder:
         if OWNER:
             shutil.chown(folder, "postgres")

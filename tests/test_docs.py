@@ -140,7 +140,7 @@ def test_learnt_trees_are_compared_by_structure_and_rounded_figures(
 
 def test_every_command_has_a_page_with_its_help() -> None:
     for name in SUBCOMMANDS:
-        page = text_of(f"docs/{name}.md")
+        page = text_of(f"docs/reference/{name}.md")
         assert page.startswith(f"# ppdm {name}\n")
         assert f"<!-- help: {name} -->\n```text\nUsage: ppdm {name} " in page
         examples = [c for body in blocks(page, "console") for c in commands(body)]
@@ -157,31 +157,32 @@ def test_the_readme_is_short_and_its_table_and_picture_are_those_of_today() -> N
 
 def test_the_budgets_of_the_readme_are_those_of_the_code_and_of_the_experiments() -> None:
     epsilons, readme = (1, 2, 4, 8), text_of("README.md")
-    found = re.findall(r"^\| one pass, class inside \| (.+) \|$", text_of("docs/papers.md"), re.M)
+    experiments = text_of("docs/technical/experiments.md")
+    found = re.findall(r"^\| one pass, class inside \| (.+) \|$", experiments, re.M)
     for e, made, right in zip(epsilons, *(row.split(" | ") for row in found), strict=True):
         word = next((word for most, word in GRADES if e <= most), "weak")
         assert f"| {e} | {word} | {at_most(believed_after(e, PRIOR))} | {right}% | {made}% |" in readme
-        assert re.search(rf"^\| {e} \| .* \| {right}% \|$", text_of("docs/choose-a-budget.md"), re.M)
+        assert re.search(rf"^\| {e} \| .* \| {right}% \|$", text_of("docs/how-to/choose-a-budget.md"), re.M)
 
 
 def test_every_page_is_in_the_index() -> None:
     linked = set(_LINK.findall(text_of("docs/README.md")))
-    assert {p.name for p in DOCS.glob("*.md")} - {"README.md"} <= linked
+    assert {str(p.relative_to(DOCS)) for p in DOCS.rglob("*.md")} - {"README.md"} <= linked
 
 
 def test_every_exit_code_is_listed() -> None:
-    codes = {int(c) for c in re.findall(r"^\| (\d+) \|", text_of("docs/shell.md"), re.M)}
+    codes = {int(c) for c in re.findall(r"^\| (\d+) \|", text_of("docs/reference/shell.md"), re.M)}
     assert codes == {int(code) for code in Exit}
 
 
 def test_the_sidecar_of_the_page_is_valid_and_canonical() -> None:
-    (example,) = blocks(text_of("docs/sidecar.md"), "json")
-    sidecar = decode(example.encode(), "docs/sidecar.md")
+    (example,) = blocks(text_of("docs/reference/sidecar.md"), "json")
+    sidecar = decode(example.encode(), "docs/reference/sidecar.md")
     assert sidecar.encode().decode() == example
 
 
 def test_every_field_of_a_sidecar_is_described() -> None:
-    page = text_of("docs/sidecar.md")
+    page = text_of("docs/reference/sidecar.md")
     schema = json.loads(json_schema())
     for definition in schema["$defs"].values():
         for field, described in definition["properties"].items():
@@ -191,7 +192,7 @@ def test_every_field_of_a_sidecar_is_described() -> None:
 
 
 def test_every_setting_of_a_plan_is_described(tmp_path: Path) -> None:
-    page = text_of("docs/plan.md")
+    page = text_of("docs/reference/plan.md")
     (example,) = blocks(page, "toml")
     plan = tmp_path / "plan.toml"
     plan.write_text(example, "utf-8")
@@ -207,8 +208,8 @@ def test_every_setting_of_a_plan_is_described(tmp_path: Path) -> None:
 
 
 def test_numbers_in_the_text_are_those_of_the_code() -> None:
-    pages = ("docs/limits.md", "docs/perturb.md", "docs/method.md", "docs/tour.md")
-    limits, perturb, method, tour = (" ".join(text_of(page).split()) for page in pages)
+    pages = ("explanation/limits", "reference/perturb", "technical/method", "tutorials/owner")
+    limits, perturb, method, tour = (" ".join(text_of(f"docs/{page}.md").split()) for page in pages)
     assert f"by at least {TELLING:g} of what is possible" in limits
     assert f"at most once in {1 / FALSE_ALARM:,.0f}" in limits
     assert f"1 to 12, {', '.join(map(str, LAGS[12:-1]))} and {LAGS[-1]} rows" in limits
@@ -220,7 +221,7 @@ def test_numbers_in_the_text_are_those_of_the_code() -> None:
 
 
 def test_the_beliefs_of_the_page_on_budgets_are_those_of_the_code() -> None:
-    page = text_of("docs/choose-a-budget.md")
+    page = text_of("docs/how-to/choose-a-budget.md")
     assert all(f"| {e} | {at_most(believed_after(e, PRIOR))} |" in page for e in (1, 2, 4, 8))
     (limit,) = re.findall(r"^Above ([\d.]+) a belief of 5% may become more than 99.9%", page, re.M)
     assert believed_after(float(limit) - 0.01, PRIOR) < UNLIMITED < believed_after(float(limit) + 0.01, PRIOR)

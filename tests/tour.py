@@ -1,4 +1,4 @@
-"""The notebook docs/tour.ipynb: its cells are run, and what they show is what it has.
+"""The notebook docs/tutorials/notebook.ipynb: its cells are run, and what they show is what it has.
 
 `python -m tests.tour` writes today's outputs into it. A cell's last expression is shown, as in a notebook: as
 text, as a table or as a picture where it has one.
@@ -17,7 +17,7 @@ from typing import Any
 
 from tests.docs import DOCS, ROOT, alike
 
-TOUR = DOCS / "tour.ipynb"
+TOUR = DOCS / "tutorials" / "notebook.ipynb"
 
 
 def executed(notebook: dict[str, Any], folder: Path) -> dict[str, Any]:

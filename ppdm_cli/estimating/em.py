@@ -2,7 +2,7 @@
 
 Tables have leading axes, each entry of which is a problem of its own (a class, a fold, a pair of attributes),
 then one axis an attribute. The matrices act along the axes, one after the other, so the product of several
-domains costs one matrix product an axis and is never built (docs/method.md).
+domains costs one matrix product an axis and is never built (docs/technical/method.md).
 """
 
 from __future__ import annotations

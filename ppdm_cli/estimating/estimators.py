@@ -2,7 +2,7 @@
 
 A table has one axis an attribute. The matrices act along the axes and are never multiplied out. An
 axis without a matrix was not perturbed: its slices are problems of their own, each with its records.
-Dowd 3.2 and 3.3; docs/method.md.
+Dowd 3.2 and 3.3; docs/technical/method.md.
 """
 
 from __future__ import annotations
@@ -94,9 +94,9 @@ def project(values: Floats, n: float) -> Floats:
 def expectation_maximisation(
     observed: Floats, matrices: Matrices, start: Floats | None = None, least: float = 0.0
 ) -> Floats:
-    """Run EM from equal shares (or `start`), along the axes, to a likelihood tolerance (docs/method.md).
+    """Run EM from equal shares (or `start`), along the axes, to a likelihood tolerance.
 
-    It ends where a step adds fewer than `least` nats.
+    See docs/technical/method.md. It ends where a step adds fewer than `least` nats.
     """
     axes = perturbed_axes(matrices)
     cells = int(np.prod([m.inputs for m in matrices if m is not None]))

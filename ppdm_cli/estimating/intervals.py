@@ -1,4 +1,4 @@
-"""Intervals for estimates: standard errors and ranges of the original counts (docs/method.md).
+"""Intervals for estimates: standard errors and ranges of the original counts (docs/technical/method.md).
 
 Always of the unbiased estimate, never of one that is biased. What its error would be follows from the most
 likely counts: Var(Xhat_i) = [(A o A) M X]_i - X_i, which is linear in X_i. The score interval holds the X_i

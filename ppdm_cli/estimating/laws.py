@@ -2,9 +2,9 @@
 
 Inputs are the combinations of the attributes' values; outputs those of what is revealed, one stratum after the
 other. With U_j the law of an attribute and n_j its noise, a stratum's is M = lam prod U_j + (1-lam) prod n_j 1'
-(docs/method.md). G_j is a left inverse of U_j that weighs outputs as their own marginal has them; with
-c_j = G_j n_j then A = (prod G_j - (1-lam) prod c_j 1') / lam has A M = I. Whatever is published by itself is a
-factor of its own. Strata that reveal all attributes are weighed by how certain each makes equal counts.
+(docs/technical/method.md). G_j is a left inverse of U_j that weighs outputs as their own marginal has them;
+with c_j = G_j n_j then A = (prod G_j - (1-lam) prod c_j 1') / lam has A M = I. Whatever is published by itself
+is a factor of its own. Strata that reveal all attributes are weighed by how certain each makes equal counts.
 """
 
 from __future__ import annotations

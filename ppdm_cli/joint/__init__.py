@@ -49,7 +49,8 @@ ALIKE = 0.05
 """By this share of what it gains may a model be better than a joint table that is still taken.
 
 Where records reveal only some attributes it is the table's own gain, divided by the labels less one: the fewer
-labels, the more of what tells them apart is in a few attributes (docs/papers.md, "Whole records").
+labels, the more of what tells them apart is in a few attributes
+(docs/technical/experiments.md, "Whole records").
 """
 CLEARLY = 2.0
 """Standard errors by which a model of perturbed columns alone must be better than their law given kept ones."""

@@ -1,4 +1,4 @@
-"""The law of one perturbed column given other columns, boosted through its channel (docs/method.md).
+"""The law of one perturbed column given other columns, boosted through its channel (docs/technical/method.md).
 
 It begins with the column's own shares, the same for every record. To their logarithm it adds the effects of
 other columns, fitted together, and then small trees of these columns. Effects are tested against chance. A tree

@@ -64,7 +64,7 @@ def _weak_and_confirmed(sample: Sample) -> list[Marginals]:
     """Return the distributions after a few steps, and after as many and as strong as held-out labels confirm.
 
     All attributes have the same number of steps and the same strength. Each may say too little to be confirmed
-    alone, and the best of many numbers would be chance (docs/papers.md, "No signal").
+    alone, and the best of many numbers would be chance (docs/technical/experiments.md, "No signal").
     """
     classes = sample.shares(_seen(sample, []).astype(np.float64))
     attributes = [_Attribute.of(sample, p, classes) for p in range(len(sample.channels))]

@@ -176,7 +176,8 @@ def alone(model: Model, sample: Sample, fold: int) -> Model:
     """Return a model with the structure of another, learnt from one fold: a judge of trees grown without it.
 
     What chance did to the records that a tree was grown from is not in the fold. But the fold has a quarter of
-    the records, so what it shows is blurred: such a judge finds trees worse than they are (docs/method.md).
+    the records, so what it shows is blurred: such a judge finds trees worse than they are
+    (docs/technical/method.md).
     """
     rows = np.flatnonzero(sample.folds == fold)
     own = replace(

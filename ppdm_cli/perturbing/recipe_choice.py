@@ -5,7 +5,7 @@ nothing but their domains and, to choose k, the number of records.
 
 In rounds a coin that sees neither values nor row numbers decides who is in which. Later rounds' recipes follow
 from the records published in earlier ones, and from coins. So each record has one recipe, which is fixed given
-what the others published, and costs its epsilon once (docs/method.md has the proof).
+what the others published, and costs its epsilon once (docs/technical/method.md has the proof).
 """
 
 from __future__ import annotations

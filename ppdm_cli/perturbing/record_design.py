@@ -30,7 +30,8 @@ MOST_SETS = 1 << 10
 FEW_CLEAN = 10.0
 """Below so many clean records a pair's interaction cannot be learnt: main effects are all that can be had."""
 LEAST_PAIRS = 3.0
-"""Below so many pairs are not worth publishing either (docs/papers.md has what was measured, on functions)."""
+"""Below so many pairs are not worth publishing either
+(docs/technical/experiments.md has what was measured, on functions)."""
 NEARLY = 1.2
 """A larger k must tell so many times as much of a pair, because lower frequencies are learnt last."""
 Size = tuple[int, bool]
@@ -74,7 +75,8 @@ SCHEDULES: dict[int, list[tuple[float, tuple[Round, ...]]]] = {
         (inf, (Round(3, 3, ChooseBy.EVERY), Round(3, 3, ChooseBy.BEST, 6), Round(14, 3, ChooseBy.EFFECT, 4))),
     ],
 }
-"""By the number of rounds: up to which epsilon what served trees of made-up functions best (docs/papers.md)."""
+"""By the number of rounds: up to which epsilon what served trees of made-up functions best
+(docs/technical/experiments.md)."""
 TWO_FROM = 5.5
 """Above this epsilon two rounds are as good as three."""
 WORTH = 8000.0

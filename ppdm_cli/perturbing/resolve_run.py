@@ -1,7 +1,8 @@
 """Steps for `perturb` and `describe`: from what an owner asks of a table to a resolved plan and its sidecar.
 
-`bins="auto"` takes as many as a miner profits from, given gamma and the number of records (docs/papers.md),
-near 10 ((gamma-1)/4)^0.2 (n/100,000)^0.15 with gamma-diagonal matrices and 20 (n/100,000)^0.1 with a band,
+`bins="auto"` takes as many as a miner profits from, given gamma and the number of records
+(docs/technical/experiments.md), near 10 ((gamma-1)/4)^0.2 (n/100,000)^0.15 with gamma-diagonal matrices
+and 20 (n/100,000)^0.1 with a band,
 which keeps neighbours together. Equal widths that may leave most values in one bin get more.
 """
 

@@ -3,7 +3,7 @@
 A pure function of the batch and the addresses of its rows; what the checks need is counted beside it. Where
 records differ in their recipes, a record's follows from a key, the design's digest and its address or
 identifier: first its round, then its recipe from the design of that round alone. A channel's coins follow from
-the whole channel and the record's codes in it, never from the recipe's number (docs/method.md).
+the whole channel and the record's codes in it, never from the recipe's number (docs/technical/method.md).
 """
 
 from __future__ import annotations

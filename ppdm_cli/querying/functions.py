@@ -15,7 +15,7 @@ Figures know how they move with each sum; standard errors are by the delta metho
 two sums is Fieller's: all ratios q for which the numerator less q times the denominator is no further from 0
 than chance has it. That of a variance is of all means and mean squares that are together no further away than
 chance has a single number, and a standard deviation's has the roots of its ends: both are known wherever the
-variance is, also where chance made it negative (docs/method.md, "Answers").
+variance is, also where chance made it negative (docs/technical/method.md, "Answers").
 """
 
 from __future__ import annotations

@@ -7,7 +7,8 @@ numbers and h a table over what was perturbed, is estimated by sum of m g(y), g 
 M = I. Of n records that are a sample of a population Cov = sum m m' g g' - T T'/n; of these records alone it
 is less by what a sample of originals would vary by, sum m m' h h' - T T'/n, which is estimated without bias
 too. Where only r of them reveal what a table touches, T is n/r of their sum, in each group of kept values by
-itself; several strata are weighted by how certain each makes equal counts (docs/method.md, "Answers").
+itself; several strata are weighted by how certain each makes equal counts
+(docs/technical/method.md, "Answers").
 """
 
 from __future__ import annotations

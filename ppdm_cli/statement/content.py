@@ -1,7 +1,7 @@
 """Contents of statements: what a release promises, what is published, and what its owner must answer.
 
 The verdict comes first, in words. What the release promises is said by the facts of `releases`. Programs get
-the figures of the page. Counts that depend on the data are in neither (docs/limits.md).
+the figures of the page. Counts that depend on the data are in neither (docs/explanation/limits.md).
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ def path_of(name: object, secret: str = "") -> Path:
         return Path("/" + unquote(rest))
     if not _PLAIN.fullmatch(rest) or (scheme in _BUCKETS and "@" in rest.partition("/")[0]):
         what = f"a URI of {scheme}:// has credentials or settings in it, so it is not shown"
-        step = "name the file alone, and set them in the environment or a profile (docs/stores.md)"
+        step = "name the file alone, and set them in the environment or a profile (docs/how-to/stores.md)"
         raise UsageError("credentials-in-uri", what, step)
     if secret:
         what = f"{argument(secret)} names what stays on this machine, and {quoted(text)} is in a store"
@@ -218,7 +218,7 @@ def gave_up(name: str, error: BaseException) -> DataError:
     """Return the error for a store that does not do what it was asked."""
     answer = _ANSWER.search(str(error))
     why = (answer[1] or answer[2]) if answer else type(error).__name__
-    step = "check the name, your credentials and the network (docs/stores.md), then run this again"
+    step = "check the name, your credentials and the network (docs/how-to/stores.md), then run this again"
     return DataError("store-failed", f"the store of {quoted(name)} failed ({why})", step)
 
 
@@ -257,5 +257,8 @@ def _system(scheme: str, authority: str, settings: tuple[tuple[str, str], ...]) 
 
         system, path = url_to_fs(root)
         return fs.PyFileSystem(fs.FSSpecHandler(system)), path
-    step = f"see docs/stores.md for what {scheme}:// needs, copy the file here, or use Spark (docs/spark.md)"
+    step = (
+        f"see docs/how-to/stores.md for what {scheme}:// needs, copy the file here, "
+        "or use Spark (docs/how-to/spark.md)"
+    )
     raise UsageError("unknown-store", f"{quoted(root)} cannot be opened: what it takes is not here", step)

@@ -32,7 +32,7 @@ WIDEST_INTERVAL = 0.1
 OF_A_TABLE, OF_DRAWN_RECORDS = 0.9, 0.5
 """How far from the judge's figure to the own model's the accuracy of a tree is, by what it was grown from."""
 LEAST_OFF, MISSED = 0.025, 0.5
-"""By so much, and such a share of what is between the two, both may be off (docs/papers.md)."""
+"""By so much, and such a share of what is between the two, both may be off (docs/technical/experiments.md)."""
 OTHER_TREE = 0.005
 """By so much a tree grown without a fold may be better or worse than the tree."""
 FEWEST_JUDGES, WEAKEST_JUDGED, MOST_JUDGED_LABELS = 500, 3.0, 8

@@ -27,7 +27,7 @@ from tests.channels.dummy_kind import LeaningSpec
 from tests.experiments.house import ROOT, modules
 from tests.vocabulary import Run, people
 
-DOCS = ROOT / "docs"
+SIDECARS = ROOT / "docs" / "reference" / "sidecar.md"
 DOMAINS: dict[str, Domain] = {
     "bins": Bins(pa.float64(), np.linspace(0, 100, 13).tolist(), False),
     "numbers": Categories(pa.int64(), list(range(7)), False),
@@ -188,7 +188,7 @@ def test_it_is_said_what_it_is(kind: str, domain: str) -> None:
     differs = made(kind, DOMAINS[domain], 10, 1.0)[0]
     assert differs.decides != spec.decides, "other laws have other coins"
     if kind != LeaningSpec.kind:
-        assert spec.about in (DOCS / "sidecar.md").read_text(), "the page on sidecars has every kind"
+        assert spec.about in SIDECARS.read_text(), "the page on sidecars has every kind"
 
 
 def test_nothing_outside_asks_which_kind_a_channel_is() -> None:

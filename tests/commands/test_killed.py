@@ -53,7 +53,7 @@ def test_a_kill_at_any_moment_leaves_a_pair_that_fits(millions: Path, tmp_path: 
         running.kill()
         running.communicate()
         for part in tmp_path.glob(".*.ppdm-part"):
-            part.unlink()  # what a kill between two renames may leave (docs/limits.md)
+            part.unlink()  # what a kill between two renames may leave (docs/explanation/limits.md)
         after = listing(tmp_path)
         assert "r.parquet" in after and set(after) <= PAIR, "nothing else is left behind"
         ppdm("inspect", "r.parquet", "--json")

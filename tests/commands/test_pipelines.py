@@ -35,7 +35,7 @@ OfSpark.__module__ = "pyspark.sql.dataframe"
 
 
 def test_a_frame_of_spark_is_refused_by_name_where_spark_does_not_run() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "spark.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "spark.md").read_text()
     for function in FUNCTIONS:
         called = getattr(ppdm_cli, function)
         if function in ON_SPARK:

@@ -148,7 +148,7 @@ def test_no_option_of_privacy_keys_or_overwriting_comes_from_the_environment(
 
 @pytest.mark.parametrize(("shell", "word"), [("bash", b"complete"), ("zsh", b"compdef"), ("fish", b"complete")])
 def test_completion_is_what_the_page_says(tmp_path: Path, process: Run, shell: str, word: bytes) -> None:
-    assert f"_PPDM_COMPLETE={shell}_source ppdm" in (ROOT / "docs" / "shell.md").read_text()
+    assert f"_PPDM_COMPLETE={shell}_source ppdm" in (ROOT / "docs" / "reference" / "shell.md").read_text()
     assert word in process(_PPDM_COMPLETE=f"{shell}_source").stdout
 
 

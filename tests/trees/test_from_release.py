@@ -1,7 +1,7 @@
 """Trees from releases: deterministic, as good as promised, silent where the release is.
 
-Accuracies have floors far below what is usual (docs/papers.md has that), so that a test fails where a
-part of the method is lost, not by chance; all seeds are fixed.
+Accuracies have floors far below what is usual (docs/technical/experiments.md), so that a test fails where
+a part of the method is lost, not by chance; all seeds are fixed.
 """
 
 from __future__ import annotations
