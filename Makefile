@@ -57,8 +57,8 @@ papers: long
 
 peers: $(READY)
 	sed '/==/!d; s/ .*//' constraints.txt > $(VENV)/versions.txt
-	$(PIP) install -c $(VENV)/versions.txt multi-freq-ldpy==0.2.5 pgmpy==1.1.2 pyagrum==3.3.1
-	$(BIN)/pytest -n 0 tests/networks
+	$(PIP) install -c $(VENV)/versions.txt fastparquet==2026.9.0 multi-freq-ldpy==0.2.5 pgmpy==1.1.2 pyagrum==3.3.1
+	$(BIN)/pytest -n 0 tests/networks tests/tables/test_pages.py
 	$(BIN)/python -m tests.experiments.peers $(FOLDER)
 
 docs: $(READY)

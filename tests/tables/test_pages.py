@@ -162,6 +162,21 @@ def test_readers_find_codes_of_every_width(codec: str, tmp_path: Path, monkeypat
     )
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("codec", CODECS)
+def test_fastparquet_finds_codes_of_every_width(
+    codec: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fastparquet = pytest.importorskip("fastparquet", reason="`make peers` installs fastparquet")
+    monkeypatch.setattr(pages, "CODEC", codec)
+    for name, kind in (("ours", pages.PagesWriter), ("theirs", pages.ParquetWriter)):
+        (tmp_path / name).write_bytes(written(kind, all_widths(), (), 40_000))
+    ours, theirs = (fastparquet.ParquetFile(str(tmp_path / n)).to_pandas() for n in ("ours", "theirs"))
+    assert ours.equals(theirs) and ours.count().to_dict() == {
+        n: 70_000 - c.null_count for n, c in zip(ours, plain(all_widths()).columns, strict=True)
+    }
+
+
 @pytest.mark.parametrize("width", range(1, 17))
 def test_codes_are_packed_from_the_lowest_bit_on(width: int) -> None:
     rng = np.random.default_rng(width)
