@@ -76,7 +76,7 @@ def _no_columns(ctx: click.Context, _: click.Parameter, value: tuple[Path, ...])
     paths = [v for v in value if "://" not in str(v)]
     there = [v for v in paths if v.is_file()]
     stray = next((str(v) for v in paths if str(v) != "-" and not v.exists()), None)
-    if not there or stray not in (known := _columns(there[0])):
+    if stray is None or not there or stray not in (known := _columns(there[0])):
         return value
     before = sys.argv[1 : sys.argv.index(stray)] if stray in sys.argv else []
     place = max((i for i, a in enumerate(before) if a.startswith("-")), default=0)
@@ -90,10 +90,10 @@ def _no_columns(ctx: click.Context, _: click.Parameter, value: tuple[Path, ...])
 
 
 def _columns(file: Path) -> list[str]:
-    from ppdm_cli.tables import open_table
+    from ppdm_cli.tables import CsvOptions, open_table
 
     with suppress(PpdmError):
-        return list(open_table(file).schema.names)
+        return list(open_table(file, csv=CsvOptions(only=frozenset())).schema.names)
     return []
 
 
