@@ -62,6 +62,7 @@ peers: $(READY)
 	$(BIN)/python -m tests.experiments.peers $(FOLDER)
 
 docs: $(READY)
+	$(BIN)/python -m tests.reference
 	$(BIN)/python -m tests.docs
 	$(BIN)/python -m tests.readme
 	$(BIN)/python -m tests.tour

@@ -28,6 +28,7 @@ from ppdm_cli.sidecar import LARGEST_SIDECAR, json_schema
 from ppdm_cli.statement.content import GRADES
 from tests.docs import DOCS, PAGES, ROOT, commands, page_name, rebuilt
 from tests.readme import PICTURE, measured, picture, written
+from tests.reference import GENERATED
 from tests.tour import TOUR, executed, same, told
 
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
@@ -48,6 +49,11 @@ def blocks(text: str, kind: str) -> list[str]:
 def test_help_and_output_are_those_of_today(page: Path, tmp_path: Path) -> None:
     text = page.read_text("utf-8")
     assert rebuilt(text, tmp_path) == text, "say `make docs`, and read what it changed"
+
+
+@pytest.mark.parametrize("page", GENERATED, ids=page_name)
+def test_generated_pages_are_those_of_the_code(page: Path) -> None:
+    assert GENERATED[page]() == page.read_text("utf-8"), "run `make docs`"
 
 
 @pages
