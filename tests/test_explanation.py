@@ -59,4 +59,7 @@ def test_the_page_on_alternatives_has_the_errors_of_a_central_and_of_a_local_cou
     alternatives, n, epsilon = text_of("explanation/alternatives"), 100_000, 1
     gamma = math.exp(epsilon)
     local = math.sqrt(n * gamma) / (gamma - 1)
-    assert f"about {math.sqrt(2) / epsilon:.1f} records. A local release has one of about {local:.0f}." in alternatives
+    assert (
+        f"about {math.sqrt(2) / epsilon:.1f} records. A local release has one of about {local:.0f}."
+        in alternatives
+    )

@@ -1,4 +1,4 @@
-"""The bound of RS+FD over whole records, which docs/technical/peers.md states: by enumeration of its law."""
+"""The bound of RS+FD over whole records (docs/technical/experiments.md), by enumeration of its law."""
 
 from __future__ import annotations
 
