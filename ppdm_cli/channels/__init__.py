@@ -37,7 +37,13 @@ from ppdm_cli.channels.block import BlockSpec
 from ppdm_cli.channels.box import Box, BoxSpec, best_widths, information
 from ppdm_cli.channels.copies import together
 from ppdm_cli.channels.dense import DenseSpec
-from ppdm_cli.channels.exact_draw import checked_gamma, rounded_down, uniform_below, uniform_below_wide
+from ppdm_cli.channels.exact_draw import (
+    ExactDraw,
+    checked_gamma,
+    rounded_down,
+    uniform_below,
+    uniform_below_wide,
+)
 from ppdm_cli.channels.gamma_diagonal import GammaDiagonal, GammaDiagonalSpec
 from ppdm_cli.channels.matrix import (
     Blocks,
@@ -70,6 +76,7 @@ __all__ = [
     "CellCoins",
     "Channel",
     "DenseSpec",
+    "ExactDraw",
     "GammaDiagonal",
     "GammaDiagonalSpec",
     "GammaSpec",

@@ -29,9 +29,9 @@ from ppdm_cli.channels.base import (
     register_kind,
     within,
 )
-from ppdm_cli.channels.exact_draw import LARGEST_RANGE, rounded_down, uniform_below
+from ppdm_cli.channels.exact_draw import LARGEST_RANGE, ExactDraw, rounded_down
 from ppdm_cli.channels.gamma_diagonal import GammaDiagonalSpec
-from ppdm_cli.channels.matrix import Blocks, Matrix, Substitution
+from ppdm_cli.channels.matrix import Matrix
 from ppdm_cli.channels.mixture import Blur, Mixture, revealing
 from ppdm_cli.display import percent, whole
 from ppdm_cli.domain import Bins, Domain
@@ -42,7 +42,7 @@ MOST_ORDERED = 1 << 11
 
 
 @dataclass(frozen=True)
-class Band(Mixture, Substitution):
+class Band(Mixture, ExactDraw):
     """A band of ordered codes, and of null as the last one if it takes part.
 
     Amplification. Let w = 2b+1 and D = (gamma-1) w + T, where T counts all outputs, null's w among
@@ -92,7 +92,7 @@ class Band(Mixture, Substitution):
         values = np.linalg.eigvalsh(self.backward(self.dense()))
         return float(np.sqrt(values[-1] / values[0]))
 
-    def sample(self, codes: Codes, blocks: Blocks, out: Codes) -> None:
+    def replace(self, codes: Codes, numbers: np.ndarray, out: Codes) -> None:
         """Replace each code k by h with probability exactly M[h, k].
 
         Proof. gamma = p/q in lowest terms, R = (p-q) w + q T, u uniform on 0..R-1 (`uniform_below`, which
@@ -103,7 +103,7 @@ class Band(Mixture, Substitution):
         after the ordered ones is null. No floating-point number takes part.
         """
         (p, q), (side,) = self.ratio, self.sides
-        own, u = (p - q) * self.width, uniform_below(self.range, blocks)
+        own, u = (p - q) * self.width, numbers
         near, null = u < own, side.null_output
         anywhere = (u - u.dtype.type(own)) // u.dtype.type(q)  # wraps around where it is near
         place = u // u.dtype.type(p - q)

@@ -18,7 +18,7 @@ from msgspec import UNSET, Meta, UnsetType
 from ppdm_cli.arrays import Codes, Floats
 from ppdm_cli.channels.base import Beyond, Channel, GammaSpec, Request, Spec, json_gamma, register_kind
 from ppdm_cli.channels.dense import MOST_DENSE_CODES
-from ppdm_cli.channels.exact_draw import rounded_down
+from ppdm_cli.channels.exact_draw import ExactDraw, rounded_down
 from ppdm_cli.channels.gamma_diagonal import GammaDiagonal
 from ppdm_cli.channels.matrix import Blocks, Explicit, Substitution, codes_of
 from ppdm_cli.domain import Domain
@@ -67,6 +67,10 @@ class Block(Explicit, Substitution):
         for b, codes in enumerate(self.blocks):
             block[list(codes)], place[list(codes)] = b, np.arange(len(codes))
         return block, place
+
+    @property
+    def parts(self) -> list[tuple[Sequence[int], ExactDraw | None]]:
+        return [(b, GammaDiagonal(self.gamma, len(b)) if len(b) > 1 else None) for b in self.blocks]
 
     def sample(self, codes: Codes, blocks: Blocks, out: Codes) -> None:
         """Replace each code within its block, exactly as a gamma-diagonal matrix of the block's size does."""

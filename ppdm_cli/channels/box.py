@@ -38,8 +38,8 @@ from ppdm_cli.channels.base import (
     register_kind,
     within,
 )
-from ppdm_cli.channels.exact_draw import LARGEST_WIDE_RANGE, rounded_down, uniform_below_wide
-from ppdm_cli.channels.matrix import Blocks, Matrix, Substitution
+from ppdm_cli.channels.exact_draw import LARGEST_WIDE_RANGE, ExactDraw, rounded_down
+from ppdm_cli.channels.matrix import Matrix
 from ppdm_cli.channels.mixture import Blur, Mixture, blended, revealing
 from ppdm_cli.domain import MOST_COMBINATIONS, Domain
 from ppdm_cli.errors import RefusedError, UsageError
@@ -55,8 +55,10 @@ MOST_NAMED = 1 << 11
 
 
 @dataclass(frozen=True)
-class Box(Mixture, Substitution):
+class Box(Mixture, ExactDraw):
     """A box of amplification gamma, drawn exactly."""
+
+    wide = True
 
     @classmethod
     def of(cls, gamma: Decimal, sides: tuple[Blur, ...]) -> Box:
@@ -78,9 +80,8 @@ class Box(Mixture, Substitution):
             )
         return found
 
-    def sample(self, codes: Codes, blocks: Blocks, out: Codes) -> None:
-        drawn = self.drawn(uniform_below_wide(self.range, blocks), self.split(codes, self.shape_in))
-        out[:] = joined(drawn, self.shape_out)
+    def replace(self, codes: Codes, numbers: np.ndarray, out: Codes) -> None:
+        out[:] = joined(self.drawn(numbers, self.split(codes, self.shape_in)), self.shape_out)
 
     def drawn(self, u: np.ndarray, codes: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Return what each attribute publishes for codes and whole numbers u below R.

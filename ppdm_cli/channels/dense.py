@@ -21,8 +21,8 @@ from msgspec import UNSET, Meta, UnsetType
 
 from ppdm_cli.arrays import Codes, Floats
 from ppdm_cli.channels.base import Beyond, Channel, Request, Spec, register_kind
-from ppdm_cli.channels.exact_draw import LARGEST_RANGE, uniform_below
-from ppdm_cli.channels.matrix import Blocks, Explicit, Substitution, codes_of
+from ppdm_cli.channels.exact_draw import LARGEST_RANGE, ExactDraw
+from ppdm_cli.channels.matrix import Explicit, codes_of
 from ppdm_cli.domain import Domain
 from ppdm_cli.errors import RefusedError, UsageError, quoted
 from ppdm_cli.files import content
@@ -35,7 +35,7 @@ TOLERANCE = Decimal("1e-9")
 
 
 @dataclass(frozen=True, eq=False)
-class Weights(Explicit, Substitution):
+class Weights(Explicit, ExactDraw):
     """A matrix of whole numbers over one scale: `weights[h, k] / scale` is Pr(code k is replaced by h)."""
 
     weights: np.ndarray
@@ -50,7 +50,7 @@ class Weights(Explicit, Substitution):
                 f"{columns}",
                 "use fewer values or bins",
             )
-        if rows * self.scale > LARGEST_RANGE:
+        if self.range > LARGEST_RANGE:
             raise UsageError(
                 "matrix-scale-too-large",
                 f"the scale {self.scale} is too large for {rows} codes: the exact sampler has no room for it",
@@ -71,6 +71,10 @@ class Weights(Explicit, Substitution):
     def entries(self) -> Floats:
         return self.weights / self.scale
 
+    @property
+    def range(self) -> int:
+        return len(self.weights) * self.scale
+
     @cached_property
     def amplification(self) -> float:
         least, largest = self.weights.min(axis=1), self.weights.max(axis=1)
@@ -79,14 +83,14 @@ class Weights(Explicit, Substitution):
         shown = largest > 0
         return float((largest[shown] / least[shown]).max())
 
-    def sample(self, codes: Codes, blocks: Blocks, out: Codes) -> None:
+    def replace(self, codes: Codes, numbers: np.ndarray, out: Codes) -> None:
         """Replace each code k by h with probability exactly weights[h, k] / scale.
 
         Proof. u is uniform on 0..N S - 1 (`uniform_below`), so place = u // S and height = u % S are
         independent and uniform. The tables give h a total of N weights[h, k] pairs (place, height) out of N S
         (`_aliases` moves whole numbers only, and fills every place to S).
         """
-        u = uniform_below(self.inputs * self.scale, blocks).astype(np.uint32, copy=False)
+        u = numbers.astype(np.uint32, copy=False)
         place = u // np.uint32(self.scale)
         u -= place * np.uint32(self.scale)
         first, other = self._aliases
@@ -97,6 +101,13 @@ class Weights(Explicit, Substitution):
         np.negative(above, out=above)
         above &= out ^ other.take(cell).astype(out.dtype, copy=False)
         out ^= above
+
+    def counted(self) -> np.ndarray:
+        """Return how many pairs (place, height) the alias tables give each code."""
+        (first, other), found = self._aliases, np.zeros_like(self.weights, np.int64)
+        for k in range(self.inputs):
+            np.add.at(found[:, k], other[k], self.scale - first[k].astype(np.int64))
+        return np.asarray(found + first.T)
 
     @cached_property
     def _aliases(self) -> tuple[np.ndarray, np.ndarray]:

@@ -1,4 +1,4 @@
-"""Exact draws: gamma as a fraction, and whole numbers below R that are uniform without any error.
+"""Exact draws for every kind: gamma as a fraction, and whole numbers below R, uniform without any error.
 
 Every gamma is a decimal of few digits, so a fraction a/b, and every entry of a matrix a whole number
 over one R. No floating-point number takes part in a draw.
@@ -6,18 +6,23 @@ over one R. No floating-point number takes part in a draw.
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from collections.abc import Sequence
 from decimal import ROUND_FLOOR, Context, Decimal
+from typing import ClassVar
 
 import numpy as np
 
 from ppdm_cli.arrays import Codes, code_type
-from ppdm_cli.channels.matrix import Blocks
+from ppdm_cli.channels.matrix import Blocks, Substitution
 from ppdm_cli.errors import RefusedError, UsageError, argument
 
 LARGEST_RANGE = 1 << 30
 """The largest R: up to it a 32-bit word is rejected with probability < 1/4."""
 LARGEST_WIDE_RANGE = 1 << 62
 """The same of words of 64 bits."""
+MOST_AT_ONCE = 1 << 20
+"""The most numbers that are tried at once."""
 
 DIGITS = 6
 
@@ -132,3 +137,46 @@ def uniform_below_wide(R: int, blocks: Blocks) -> np.ndarray:
         retry, first_word = retry + 1, 0
     v -= v // np.uint64(R) * np.uint64(R)
     return v.astype(np.uint32) if R <= 1 << 32 else v  # half as wide, twice as fast
+
+
+class ExactDraw(Substitution):
+    """A substitution that one whole number decides: all numbers below `range` are equally likely."""
+
+    wide: ClassVar[bool] = False
+    """Whether numbers come from words of 64 bits."""
+
+    @property
+    @abstractmethod
+    def range(self) -> int: ...
+
+    @abstractmethod
+    def replace(self, codes: Codes, numbers: np.ndarray, out: Codes) -> None:
+        """Replace each code as its number says; the numbers are lost."""
+
+    @abstractmethod
+    def counted(self) -> np.ndarray:
+        """Return by h and k how many numbers replace code k by h, as the sampler's proof says; for small ones."""
+
+    @property
+    def alike(self) -> list[tuple[int, int]] | None:
+        """Return the numbers that an output gets, each with how many outputs of any code get so many."""
+        return None
+
+    @property
+    def parts(self) -> list[tuple[Sequence[int], ExactDraw | None]]:
+        return [(range(self.inputs), self)]
+
+    def sample(self, codes: Codes, blocks: Blocks, out: Codes) -> None:
+        below = uniform_below_wide if self.wide else uniform_below
+        self.replace(codes, below(self.range, blocks), out)
+
+    def enumerated(self) -> np.ndarray:
+        """Return the same as `counted` from the sampler itself, run on every number for every code."""
+        found = np.zeros((self.outputs, self.inputs), np.int64)
+        for first in range(0, self.range, MOST_AT_ONCE):
+            numbers = np.arange(first, min(first + MOST_AT_ONCE, self.range), dtype=code_type(self.range))
+            out = np.empty(len(numbers), code_type(self.outputs))
+            for k in range(self.inputs):
+                self.replace(np.full(len(numbers), k, code_type(self.inputs)), numbers.copy(), out)
+                found[:, k] += np.bincount(out, minlength=self.outputs)
+        return found

@@ -18,15 +18,15 @@ from msgspec import UNSET, UnsetType
 
 from ppdm_cli.arrays import Codes, Floats
 from ppdm_cli.channels.base import Beyond, GammaSpec, Request, Spec, json_gamma, register_kind
-from ppdm_cli.channels.exact_draw import LARGEST_RANGE, rounded_down, uniform_below
-from ppdm_cli.channels.matrix import Blocks, Substitution, repeated_row
+from ppdm_cli.channels.exact_draw import LARGEST_RANGE, ExactDraw, rounded_down
+from ppdm_cli.channels.matrix import repeated_row
 from ppdm_cli.channels.mixture import Blur
 from ppdm_cli.domain import Domain
 from ppdm_cli.errors import UsageError
 
 
 @dataclass(frozen=True)
-class GammaDiagonal(Substitution):
+class GammaDiagonal(ExactDraw):
     """A gamma-diagonal matrix over N codes, drawn exactly."""
 
     diagonal = True
@@ -37,7 +37,7 @@ class GammaDiagonal(Substitution):
 
     def __post_init__(self) -> None:
         Blur(self.N)  # refuses a domain of one value
-        if self._range > LARGEST_RANGE:
+        if self.range > LARGEST_RANGE:
             raise UsageError(
                 "gamma-too-fine",
                 f"gamma {self.gamma} has too many decimals for {self.N} values: the "
@@ -50,7 +50,7 @@ class GammaDiagonal(Substitution):
         return self.gamma.as_integer_ratio()
 
     @cached_property
-    def _range(self) -> int:
+    def range(self) -> int:
         """Return R = a + b (N-1), with gamma = a/b in lowest terms."""
         a, b = self._ratio
         return a + b * (self.N - 1)
@@ -90,7 +90,7 @@ class GammaDiagonal(Substitution):
     def condition_number(self) -> float:
         return 1 / self.lam
 
-    def sample(self, codes: Codes, blocks: Blocks, out: Codes) -> None:
+    def replace(self, codes: Codes, numbers: np.ndarray, out: Codes) -> None:
         """Replace each code k by h with probability exactly M[h, k].
 
         Proof. gamma = a/b in lowest terms, R = a + b(N-1), u uniform on 0..R-1 (`uniform_below`, which
@@ -99,7 +99,7 @@ class GammaDiagonal(Substitution):
         1/(gamma+N-1). No floating-point number takes part.
         """
         a, b = self._ratio
-        stay, u = a - b, uniform_below(self._range, blocks)
+        stay, u = a - b, numbers
         stays = (u < stay).astype(out.dtype)
         u -= u.dtype.type(stay)  # wraps around where the code stays
         if b > 1:
@@ -109,6 +109,15 @@ class GammaDiagonal(Substitution):
         out[:] = u
         stays &= out ^ codes
         out ^= stays
+
+    def counted(self) -> np.ndarray:
+        a, b = self._ratio
+        return np.full((self.N, self.N), b) + np.diag(np.full(self.N, a - b))
+
+    @property
+    def alike(self) -> list[tuple[int, int]]:
+        a, b = self._ratio
+        return [(a, 1), (b, self.N - 1)]
 
     def entropy(self, prior: Floats | None = None) -> float:
         """Return the entropy, which is the same for every prior, as all columns have the same (maths 1)."""

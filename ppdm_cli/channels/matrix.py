@@ -20,6 +20,7 @@ from ppdm_cli.arrays import Codes, Floats
 from ppdm_cli.errors import RefusedError, UsageError, argument, quoted
 
 if TYPE_CHECKING:
+    from ppdm_cli.channels.exact_draw import ExactDraw
     from ppdm_cli.channels.mixture import Blur
 
 MOST_DECOMPOSED = 1 << 8
@@ -217,6 +218,11 @@ class Substitution(Matrix):
         The sampler is handed coins as a function of the codes, because a cell's coins depend on its true
         code (see `ppdm_cli.coins`), and because a sampler that rejects words asks for more.
         """
+
+    @property
+    @abstractmethod
+    def parts(self) -> list[tuple[Sequence[int], ExactDraw | None]]:
+        """Return sets of codes that are replaced within themselves, each with its draw, None where it has none."""
 
 
 class Noisy(Matrix):

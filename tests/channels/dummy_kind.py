@@ -15,16 +15,14 @@ from msgspec import UNSET, UnsetType
 from ppdm_cli.arrays import Codes, Floats
 from ppdm_cli.channels import (
     Beyond,
-    Blocks,
+    ExactDraw,
     GammaSpec,
     Request,
     Spec,
-    Substitution,
     applied,
     json_gamma,
     register_kind,
     rounded_down,
-    uniform_below,
 )
 from ppdm_cli.domain import Domain
 from ppdm_cli.errors import RefusedError
@@ -34,7 +32,7 @@ LEAN = 2
 
 
 @dataclass(frozen=True)
-class Leaning(Substitution):
+class Leaning(ExactDraw):
     """A value stays with gamma/D, becomes the next code with 2/D and any other with 1/D."""
 
     gamma: int
@@ -88,9 +86,16 @@ class Leaning(Substitution):
     def backward(self, values: Floats, axis: int = 0) -> Floats:
         return applied(self._matrix.T, values, axis)
 
-    def sample(self, codes: Codes, blocks: Blocks, out: Codes) -> None:
+    @property
+    def range(self) -> int:
+        return self.gamma + LEAN + self.N - 2
+
+    def counted(self) -> np.ndarray:
+        return np.rint(self._matrix * self.range).astype(np.int64)
+
+    def replace(self, codes: Codes, numbers: np.ndarray, out: Codes) -> None:
         """Draw exactly: of R = gamma + 2 + N - 2 numbers gamma keep the code, 2 are the next, 1 each other."""
-        u = uniform_below(self.gamma + LEAN + self.N - 2, blocks).astype(np.int64)
+        u = numbers.astype(np.int64)
         step = np.where(u < self.gamma, 0, np.where(u < self.gamma + LEAN, 1, u - self.gamma - LEAN + 2))
         out[:] = (codes + step) % self.N
 
