@@ -102,12 +102,9 @@ class Weights(Explicit, ExactDraw):
         above &= out ^ other.take(cell).astype(out.dtype, copy=False)
         out ^= above
 
-    def counted(self) -> np.ndarray:
-        """Return how many pairs (place, height) the alias tables give each code."""
-        (first, other), found = self._aliases, np.zeros_like(self.weights, np.int64)
-        for k in range(self.inputs):
-            np.add.at(found[:, k], other[k], self.scale - first[k].astype(np.int64))
-        return np.asarray(found + first.T)
+    def starts(self, code: int) -> np.ndarray:
+        places, height = np.arange(self.inputs) * self.scale, self._aliases[0][code].astype(np.int64)
+        return np.unique(np.append(places, (places + height)[height < self.scale]))
 
     @cached_property
     def _aliases(self) -> tuple[np.ndarray, np.ndarray]:

@@ -21,8 +21,6 @@ LARGEST_RANGE = 1 << 30
 """The largest R: up to it a 32-bit word is rejected with probability < 1/4."""
 LARGEST_WIDE_RANGE = 1 << 62
 """The same of words of 64 bits."""
-MOST_AT_ONCE = 1 << 20
-"""The most numbers that are tried at once."""
 
 DIGITS = 6
 
@@ -154,8 +152,8 @@ class ExactDraw(Substitution):
         """Replace each code as its number says; the numbers are lost."""
 
     @abstractmethod
-    def counted(self) -> np.ndarray:
-        """Return by h and k how many numbers replace code k by h, as the sampler's proof says; for small ones."""
+    def starts(self, code: int) -> np.ndarray:
+        """Return the numbers, ascending from 0, at which what replaces a code may change; for small ones."""
 
     @property
     def alike(self) -> list[tuple[int, int]] | None:
@@ -170,13 +168,26 @@ class ExactDraw(Substitution):
         below = uniform_below_wide if self.wide else uniform_below
         self.replace(codes, below(self.range, blocks), out)
 
-    def enumerated(self) -> np.ndarray:
-        """Return the same as `counted` from the sampler itself, run on every number for every code."""
+    def counted(self, every: bool) -> np.ndarray:
+        """Return by h and k how many numbers replace code k by h: the sampler is run on every number.
+
+        Or else on the first and the last of the numbers between which the answer does not change: then all it
+        does to a number is to compare it and to divide it, so that what is alike at both is alike between them.
+        """
         found = np.zeros((self.outputs, self.inputs), np.int64)
-        for first in range(0, self.range, MOST_AT_ONCE):
-            numbers = np.arange(first, min(first + MOST_AT_ONCE, self.range), dtype=code_type(self.range))
-            out = np.empty(len(numbers), code_type(self.outputs))
-            for k in range(self.inputs):
-                self.replace(np.full(len(numbers), k, code_type(self.inputs)), numbers.copy(), out)
-                found[:, k] += np.bincount(out, minlength=self.outputs)
+        for k in range(self.inputs):
+            starts = np.arange(self.range) if every else self.starts(k)
+            ends = np.append(starts[1:], self.range)
+            first, last = self._replaced(k, starts), self._replaced(k, ends - 1)
+            if not np.array_equal(first, last):
+                raise ValueError("an answer changes between numbers that have the same one")
+            np.add.at(found[:, k], first, ends - starts)
         return found
+
+    def _replaced(self, code: int, numbers: np.ndarray) -> Codes:
+        """Return what replaces a code, by whole numbers below the range."""
+        out = np.empty(len(numbers), code_type(self.outputs))
+        own = np.full(len(numbers), code, code_type(self.inputs))
+        kind = code_type(self.range) if self.range <= 1 << 32 else np.uint64
+        self.replace(own, numbers.astype(kind), out)
+        return out

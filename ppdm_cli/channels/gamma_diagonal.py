@@ -110,9 +110,9 @@ class GammaDiagonal(ExactDraw):
         stays &= out ^ codes
         out ^= stays
 
-    def counted(self) -> np.ndarray:
+    def starts(self, code: int) -> np.ndarray:
         a, b = self._ratio
-        return np.full((self.N, self.N), b) + np.diag(np.full(self.N, a - b))
+        return np.append(0, a - b + b * np.arange(self.N))
 
     @property
     def alike(self) -> list[tuple[int, int]]:

@@ -222,7 +222,7 @@ class Substitution(Matrix):
     @property
     @abstractmethod
     def parts(self) -> list[tuple[Sequence[int], ExactDraw | None]]:
-        """Return sets of codes that are replaced within themselves, each with its draw, None where it has none."""
+        """Return sets of codes that are replaced within themselves, each with its draw, if it has one."""
 
 
 class Noisy(Matrix):

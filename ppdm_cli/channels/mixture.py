@@ -241,13 +241,12 @@ class Mixture(Matrix):
     def plain(self) -> bool:  # then nothing of size T x T is ever built
         return all(s.plain for s in self.sides)
 
-    def counted(self) -> np.ndarray:
-        """Return the same as a draw does: p - s numbers for each own output, s for any."""
-        (p, s), near, anywhere = self.ratio, np.ones((1, 1), np.int64), np.ones(1, np.int64)
-        for side in self.sides:
-            near = np.kron(near, np.rint(side.dense() * side.width).astype(np.int64))
-            anywhere = np.kron(anywhere, np.rint(side.noise * side.all_outputs).astype(np.int64))
-        return np.asarray((p - s) * near + s * anywhere[:, None])
+    def starts(self, code: int) -> np.ndarray:
+        """Return the same as a draw does."""
+        p, s = self.ratio
+        return np.append(
+            (p - s) * np.arange(self.width), (p - s) * self.width + s * np.arange(self.all_outputs)
+        )
 
     @property
     def alike(self) -> list[tuple[int, int]]:

@@ -33,6 +33,7 @@ Examples:
   ppdm inspect --about-template > about.toml
   ppdm inspect release.csv --report statement.html --about about.toml --attack attack.json
   ppdm inspect pram.csv --describe plan.toml -o pram.csv.ppdm.json
+  ppdm inspect release.parquet --prove -o proof.json
 
 \b
 Exit codes: 0 done, 1 unreadable, 2 usage, 3 the sidecar is not valid or does not fit the data,
@@ -54,7 +55,18 @@ Memory: constant.""",
     metavar="PLAN",
     help="Write a sidecar for a FILE that another tool perturbed, by a plan that says how; -o names it.",
 )
-@click.option("-o", "--output", type=FILE, metavar="FILE", help="Where --describe writes the sidecar.")
+@click.option(
+    "--prove",
+    is_flag=True,
+    help="Count every matrix by running its sampler; -o writes the counts, for anyone to check.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=FILE,
+    metavar="FILE",
+    help="Where --describe writes the sidecar, or --prove the proof.",
+)
 @file_option(
     "--report",
     help="Write the statement that a data protection officer signs: a page of HTML. --json has its figures.",
@@ -76,6 +88,7 @@ def inspect_command(
     file: Path,
     prior: float,
     describe: Path | None,
+    prove: bool,
     output: Path | None,
     report: Path | None,
     sidecar: Path | None,
@@ -92,22 +105,28 @@ def inspect_command(
     """
     from ppdm_cli.releases import inspect
 
-    if (describe is None) != (output is None) or (describe is not None and sidecar is not None):
+    wrong = prove or output is None or sidecar is not None if describe is not None else output and not prove
+    if wrong:
         raise UsageError(
             "describe-and-output",
-            "--describe and -o go together, and with no --sidecar",
+            "--describe and -o go together, and with neither --sidecar nor --prove",
             "use --describe PLAN -o FILE.ppdm.json",
         )
     if report is None and any(stated.values()):
         raise UsageError(
             "only-with-report", "--about, --attack, --ledger and --people go with --report", "add --report FILE"
         )
-    if report is not None and describe is not None:
+    if report is not None and (prove or describe is not None):
         raise UsageError(
             "report-or-describe",
-            "--report is about a release, and --describe makes one",
-            "say one after the other",
+            "--report does not go with --describe or --prove",
+            "run one command after the other",
         )
+    if prove:
+        from ppdm_cli.releases import prove as counted
+
+        proof = counted(file, output, sidecar=sidecar, force=force)
+        return Report(lambda: proof, lambda: _show_proof(proof, output))
     if describe is not None:
         from ppdm_cli import perturbing
 
@@ -121,6 +140,19 @@ def inspect_command(
 
         statement["statement"] = state(file, report, sidecar=sidecar, force=force, prior=prior, **stated)
     return Report(lambda: done.figures | {"sentences": done.sentences} | statement, lambda: _show(done))
+
+
+def _show_proof(proof: dict[str, Any], output: Path | None) -> None:
+    from ppdm_cli.commands import show
+    from ppdm_cli.releases import proof_sentences
+
+    out, columns = show.console(), ["values", "numbers", "counted by", "largest ratio"]
+    rows = [
+        [law["law"], law["values"], max(law["range"]), law["counted"], law["ratio"]] for law in proof["laws"]
+    ]
+    show.table(out, f"The matrices of release {proof['release']}", ["matrix", *columns], rows)
+    written = [f"Wrote the counts to {output}."] if output else []
+    show.say(out, [*proof_sentences(proof), *written])
 
 
 def _show(done: Inspected) -> None:

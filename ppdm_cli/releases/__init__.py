@@ -31,6 +31,7 @@ from ppdm_cli.releases.opened_release import (
     in_rounds,
     recipes_in_use,
 )
+from ppdm_cli.releases.proof import proof_sentences, prove
 from ppdm_cli.releases.release import OWN, is_promised, open_original, open_release, other_rows, rows_taken_text
 from ppdm_cli.releases.sidecars import check_same, cut_folder, decode, read_sidecar
 from ppdm_cli.releases.strata import (
@@ -54,6 +55,6 @@ __all__ = [
     "attribute_figures", "axes_of", "axis_of", "check_same", "cut_folder", "decode", "encoded", "has_noise",
     "in_rounds", "inspect", "is_promised", "limit_sentences", "never_together", "one_attribute_limit",
     "open_account", "open_data", "open_original", "open_release", "open_releases", "opened", "other_rows",
-    "promise_figures", "read_sidecar", "recipes_in_use", "record_figures", "release_facts",
-    "rows_taken_text", "sentences", "spooled", "unprotected",
+    "promise_figures", "proof_sentences", "prove", "read_sidecar", "recipes_in_use", "record_figures",
+    "release_facts", "rows_taken_text", "sentences", "spooled", "unprotected",
 ]  # fmt: skip

@@ -2,8 +2,8 @@
 
 A published code follows from a true one and from one whole number below a range, all of them equally likely.
 How many of the numbers publish each code is the matrix, without rounding. Anyone can add up its columns and
-divide the entries of its rows (docs/technical/check_proof.py). The samplers are run on every number; where there
-are too many, the counts are those of the samplers' proofs, which tests hold for every gamma and size.
+divide the entries of its rows (docs/technical/check_proof.py). Where a sampler has too many numbers or entries,
+the counts are those of its proof, which tests verify for every gamma and size.
 """
 
 from __future__ import annotations
@@ -12,23 +12,31 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from math import inf, lcm, log, prod
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 from msgspec import UNSET
 
-from ppdm_cli.channels import Channel, ExactDraw, Substitution
+from ppdm_cli.channels import Channel, Substitution
 from ppdm_cli.display import up
-from ppdm_cli.errors import MismatchError, RefusedError, counted
-from ppdm_cli.privacy import epsilon
+from ppdm_cli.errors import MismatchError, RefusedError
+from ppdm_cli.files import one_run
+from ppdm_cli.releases.inspection import inspect
 from ppdm_cli.releases.strata import opened
 from ppdm_cli.sidecar import TOOL, Sidecar
+from ppdm_cli.tables import PendingFile, TableLike, commit, path_of
 
 FORMAT = "ppdm-proof"
-MOST_ENUMERATED = 1 << 26
+MOST_DRAWS = 1 << 25
 """The most draws of all samplers that are run."""
+MOST_OF_ONE = 1 << 18
+"""The most draws of a sampler that is run on every number."""
 MOST_WRITTEN = 1 << 20
 """The most entries of matrices that are written whole, where every column has the same ones."""
+EVERY, ENDS, PROOF = "every number", "ends of runs", "proof"
+"""How the numbers were counted: each was run, or the first and last of those with one answer, or none."""
 Ratio = Fraction | float
 """A ratio of chances; infinite where one of them is 0."""
 
@@ -40,7 +48,7 @@ class _Counting:
     laws: list[dict[str, Any]] = field(default_factory=list)
     ratios: list[Ratio] = field(default_factory=list)
     _known: dict[Substitution, int] = field(default_factory=dict)
-    _draws: int = MOST_ENUMERATED
+    _left: int = MOST_DRAWS
     _entries: int = MOST_WRITTEN
 
     def number(self, channel: Channel) -> int:
@@ -50,7 +58,7 @@ class _Counting:
             raise RefusedError(
                 "nothing-to-prove",
                 "a release with additive noise has no matrix to prove: no gamma holds for it",
-                "use `ppdm inspect` without --prove",
+                "publish by randomised response to have one",
             )
         if matrix not in self._known:
             law, ratio = self._counted(matrix)
@@ -61,42 +69,41 @@ class _Counting:
         return self._known[matrix]
 
     def _counted(self, matrix: Substitution) -> tuple[dict[str, Any], Ratio]:
-        (_, draw), *others = matrix.parts
-        if not others and draw is not None and draw.alike and draw.inputs * draw.outputs > self._entries:
-            each = [pair for pair in draw.alike if pair[1]]
-            ratio = Fraction(max(each)[0], min(each)[0])
-            law = {"how": "counted", "values": draw.inputs, "range": draw.range, "each": each}
-            return {**law, "ratio": str(ratio)}, ratio
+        if each := self._too_large(matrix):
+            bound = Fraction(max(each)[0], min(each)[0])
+            numbers = sum(n * outputs for n, outputs in each)
+            law = {"counted": PROOF, "values": matrix.inputs, "range": [numbers], "each": each}
+            return {**law, "ratio": str(bound)}, bound
         ranges, columns = [1] * matrix.inputs, np.zeros((matrix.inputs, matrix.outputs), np.int64)
-        run = True
+        by = EVERY
         for codes, draw in matrix.parts:
             if draw is None:
                 columns[codes, codes] = 1
                 continue
-            found, enumerated = self._table(draw)
-            run &= enumerated
+            every = draw.range * draw.inputs <= min(self._left, MOST_OF_ONE)
+            by = by if every else ENDS
+            self._left -= (draw.range if every else 2 * len(draw.starts(0))) * draw.inputs
             places = codes if draw.outputs == len(codes) else range(draw.outputs)
-            columns[np.ix_(codes, places)] = found.T
+            columns[np.ix_(codes, places)] = draw.counted(every).T
             for code in codes:
                 ranges[code] = draw.range
-        self._entries -= columns.size
+        if not np.allclose(columns.T / ranges, matrix.dense(), 1e-9, 1e-15):
+            raise ValueError("a sampler does not draw by its matrix")
         ratio = largest_ratio(columns, ranges)
-        law = {"how": "enumerated" if run else "counted", "values": matrix.inputs, "range": ranges}
-        return {**law, "columns": columns.tolist(), "ratio": "inf" if ratio == inf else str(ratio)}, ratio
+        law = {"counted": by, "values": matrix.inputs, "range": ranges, "columns": columns.tolist()}
+        return {**law, "ratio": "inf" if ratio == inf else str(ratio)}, ratio
 
-    def _table(self, draw: ExactDraw) -> tuple[np.ndarray, bool]:
-        """Return the counts of a sampler, and whether it was run; MismatchError where it does not follow them."""
-        table, draws = draw.counted(), draw.range * draw.inputs
-        if draws > self._draws:
-            return table, False
-        self._draws -= draws
-        if not np.array_equal(draw.enumerated(), table):
-            raise MismatchError(
-                "sampler-without-proof",
-                "a sampler of this ppdm doesn't draw by the matrix that the sidecar names",
-                "install ppdm again, and publish nothing with this one",
-            )
-        return table, True
+    def _too_large(self, matrix: Substitution) -> list[tuple[int, int]]:
+        """Return what every column of a matrix has, where it is too large to be written or run."""
+        (_, draw), *others = matrix.parts
+        if others or draw is None or draw.alike is None:
+            return []
+        entries = draw.inputs * draw.outputs
+        runs = 2 * draw.inputs * (sum(outputs for _, outputs in draw.alike) + 1)
+        if entries <= self._entries and runs <= self._left:
+            self._entries -= entries
+            return []
+        return [pair for pair in draw.alike if pair[1]]
 
 
 def largest_ratio(columns: np.ndarray, ranges: Sequence[int]) -> Ratio:
@@ -116,8 +123,38 @@ def largest_ratio(columns: np.ndarray, ranges: Sequence[int]) -> Ratio:
     return found
 
 
-def prove(sidecar: Sidecar) -> dict[str, Any]:
-    """Return the matrices of a release as whole numbers, and what follows from them for a record."""
+@one_run()
+def prove(
+    data: TableLike,
+    output: str | Path | None = None,
+    *,
+    sidecar: Sidecar | str | Path | None = None,
+    force: bool = False,
+) -> dict[str, Any]:
+    """Count the matrices of a release, and return them with what follows for a record.
+
+    Parameters
+    ----------
+    data : path or table
+        The release, or its sidecar alone.
+    output : path, optional
+        Where the result goes, as JSON.
+    sidecar : Sidecar or path, optional
+        The sidecar, where it is not beside the data.
+    force : bool, default False
+        Replace an existing file.
+    """
+    if output is None:
+        return proof_of(inspect(data, sidecar).sidecar)
+    with PendingFile(path_of(output), force) as target:
+        proof = proof_of(inspect(data, sidecar).sidecar)
+        target.put(msgspec.json.encode(proof) + b"\n")
+        commit(target)
+    return proof
+
+
+def proof_of(sidecar: Sidecar) -> dict[str, Any]:
+    """Return what `prove` does for the release of a sidecar."""
     release, privacy = opened(sidecar), sidecar.privacy
     if sidecar.stage != "perturbed" or sidecar.scheme is not UNSET or privacy is UNSET:
         raise RefusedError(
@@ -127,14 +164,12 @@ def prove(sidecar: Sidecar) -> dict[str, Any]:
         )
     counting = _Counting()
     recipes = [[counting.number(c) for c in recipe.channels] for recipe in release.recipes]
-    ratios = [inf if inf in (own := [counting.ratios[n] for n in r]) else prod(own) for r in recipes]
-    largest = max(ratios, default=1)
-    stated: list[object] = [privacy.perturbed_gamma, privacy.perturbed_epsilon]
-    whole = epsilon_of(largest) * sidecar.times
-    if privacy.perturbed_epsilon not in (None, "inf") and whole > float(privacy.perturbed_epsilon or 0):
+    largest = max((_product([counting.ratios[n] for n in r]) for r in recipes), default=Fraction(1))
+    whole, stated = _epsilon(largest) * sidecar.times, privacy.perturbed_epsilon
+    if stated is not None and whole > float(stated):
         raise MismatchError(
             "promise-below-proof",
-            f"the matrices give a record epsilon {up(whole)}, and the sidecar promises {stated[1]}",
+            f"a record's epsilon is {up(whole)} by the matrices, and {stated} by the sidecar",
             "ask the owner for a release that promises what its matrices give",
         )
     return {
@@ -144,35 +179,43 @@ def prove(sidecar: Sidecar) -> dict[str, Any]:
         "release": sidecar.release,
         "laws": counting.laws,
         "recipes": [
-            {"attributes": [c.attributes for c in recipe.channels], "laws": laws, "ratio": str(ratio)}
-            for recipe, laws, ratio in zip(release.recipes, recipes, ratios, strict=True)
+            {"attributes": [c.attributes for c in recipe.channels], "laws": laws}
+            for recipe, laws in zip(release.recipes, recipes, strict=True)
         ],
-        "record": {"times": sidecar.times, "ratio": str(largest), "epsilon": "inf" if whole == inf else whole}
-        | {"perturbed_gamma": stated[0], "perturbed_epsilon": stated[1], "coins": privacy.coins},
+        "answers": sidecar.times,
+        "epsilon": "inf" if whole == inf else whole,
+        "promised": {
+            "gamma": privacy.perturbed_gamma,
+            "epsilon": stated,
+            "coins": privacy.coins,
+        },
     }
 
 
-def epsilon_of(ratio: Ratio) -> float:
+def _product(ratios: Sequence[Ratio]) -> Ratio:
+    return inf if inf in ratios else prod(ratios)
+
+
+def _epsilon(ratio: Ratio) -> float:
     """Return the natural logarithm of a ratio, however many digits it has."""
-    return log(ratio.numerator) - log(ratio.denominator) if isinstance(ratio, Fraction) else epsilon(ratio)
+    return log(ratio.numerator) - log(ratio.denominator) if isinstance(ratio, Fraction) else log(ratio)
 
 
 def proof_sentences(proof: dict[str, Any]) -> list[str]:
     """Return what a proof shows in plain words, the result first."""
-    record, laws = proof["record"], proof["laws"]
-    run = sum(law["how"] == "enumerated" for law in laws)
-    bound, times = record["ratio"], record["times"]
-    found = [
-        "Two originals of a record can have published the same values with chances that differ by any factor."
-        if bound == "inf"
-        else "Whatever a record shows, two originals have chances to show it whose ratio is at most "
-        f"{float(Fraction(bound)):.6g}{f', to the power of {times} over all its answers' if times > 1 else ''} "
-        f"(epsilon {up(record['epsilon'])}).",
-        f"{counted(len(laws), 'matrix', 'matrices')} counted in whole numbers, {run} by running the sampler on "
-        "every number. All columns sum to 1.",
-    ]
-    if record["perturbed_epsilon"] is None:
-        found.append(f"The sidecar promises nothing all the same: its coins are {record['coins']}.")
-    elif bound != "inf":
-        found.append(f"The sidecar promises epsilon {record['perturbed_epsilon']}, which is no less.")
-    return found
+    laws, promised = proof["laws"], proof["promised"]
+    run, many = sum(law["counted"] != PROOF for law in laws), len(laws)
+    times = f" in all {proof['answers']} answers about it" if proof["answers"] > 1 else ""
+    if proof["epsilon"] == "inf":
+        found = ["Nothing is proved of a record: some published values rule out some originals."]
+    else:
+        bound = up(proof["epsilon"])
+        words = f"No original makes what a record shows{times} more than e^{bound} times as likely as another "
+        found = [f"{words}original does: its epsilon is {bound}."]
+    if promised["epsilon"] is None:
+        found.append(f"The sidecar promises nothing all the same: its coins are {promised['coins']}.")
+    else:
+        found.append(f"The sidecar promises epsilon {promised['epsilon']}.")
+    how = f"{run} by running the sampler" if run < many else "by running the sampler"
+    matrices = "1 matrix was" if many == 1 else f"{many} matrices were"
+    return [*found, f"{matrices} counted in whole numbers, {how}. Every column sums to 1."]

@@ -90,8 +90,8 @@ class Leaning(ExactDraw):
     def range(self) -> int:
         return self.gamma + LEAN + self.N - 2
 
-    def counted(self) -> np.ndarray:
-        return np.rint(self._matrix * self.range).astype(np.int64)
+    def starts(self, code: int) -> np.ndarray:
+        return np.arange(self.range)
 
     def replace(self, codes: Codes, numbers: np.ndarray, out: Codes) -> None:
         """Draw exactly: of R = gamma + 2 + N - 2 numbers gamma keep the code, 2 are the next, 1 each other."""
