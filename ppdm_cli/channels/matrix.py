@@ -56,7 +56,7 @@ class Law(ABC):
         """Return the log-likelihood that a step of EM must add to a slice, or it ends; 0 to go to the end.
 
         A matrix that publishes a value as one near it blurs: from equal shares EM finds the shape first and the
-        noise last, and the most likely counts of all are jagged (docs/technical/method.md has figures).
+        noise last, and the most likely counts of all are jagged (docs/technical/method.md).
         """
         return 0.0
 

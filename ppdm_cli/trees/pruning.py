@@ -7,7 +7,7 @@ with all its records sent down again, where that is at most 0.1 errors worse.
 A table of a release was also learnt without each of the folds. How much a subtree's saving differs between
 these tables gives its standard error (the delete-a-group jackknife, Kott 2001); a subtree that saves less
 than half of it, or for each leaf less than a ten-thousandth of the records, with two classes, becomes a leaf
-(docs/technical/method.md has the measurements).
+(docs/technical/method.md).
 """
 
 from __future__ import annotations
