@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 # The tests on a cluster are run where there is Java, and say so where there is none.
 WITHOUT_SPARK := $(if $(shell command -v java),,/the tests on a cluster/,$$d)
 
-.PHONY: demo test long bench versions faults fuzz papers peers docs man clean
+.PHONY: demo test long bench versions faults fuzz papers peers prove docs man clean
 
 demo: $(INSTALLED)
 	@PATH="$(CURDIR)/$(BIN):$$PATH" sh sample_data/demo.sh
@@ -60,6 +60,10 @@ peers: $(READY)
 	$(PIP) install -c $(VENV)/versions.txt fastparquet==2026.9.0 multi-freq-ldpy==0.2.5 pgmpy==1.1.2 pyagrum==3.3.1
 	$(BIN)/pytest -n 0 tests/networks tests/tables/test_pages.py
 	$(BIN)/python -m tests.experiments.peers $(FOLDER)
+
+prove: $(READY)
+	$(PIP) install z3-solver==5.4.0.0
+	$(BIN)/pytest -n 0 tests/channels/test_lemmas.py tests/channels/test_formulas.py tests/releases/test_proof.py
 
 docs: $(READY)
 	$(BIN)/python -m tests.reference

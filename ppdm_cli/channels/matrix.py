@@ -203,6 +203,14 @@ class Matrix(Law):
         return self.inputs
 
     @property
+    def parts(self) -> list[tuple[Sequence[int], ExactDraw | None]]:
+        """Return sets of codes that are replaced within themselves, each with its draw, if it has one.
+
+        A matrix by which numbers are published has none of them.
+        """
+        return []
+
+    @property
     def own_outputs(self) -> tuple[float, float] | None:
         """Return how many outputs have probability gamma/D for a value, and how many 1/D, if all have one."""
         return None
@@ -221,8 +229,7 @@ class Substitution(Matrix):
 
     @property
     @abstractmethod
-    def parts(self) -> list[tuple[Sequence[int], ExactDraw | None]]:
-        """Return sets of codes that are replaced within themselves, each with its draw, if it has one."""
+    def parts(self) -> list[tuple[Sequence[int], ExactDraw | None]]: ...
 
 
 class Noisy(Matrix):

@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 from msgspec import UNSET
 
-from ppdm_cli.channels import Channel, Substitution
+from ppdm_cli.channels import Channel, Matrix
 from ppdm_cli.display import up
 from ppdm_cli.errors import MismatchError, RefusedError
 from ppdm_cli.files import one_run
@@ -47,14 +47,14 @@ class _Counting:
 
     laws: list[dict[str, Any]] = field(default_factory=list)
     ratios: list[Ratio] = field(default_factory=list)
-    _known: dict[Substitution, int] = field(default_factory=dict)
+    _known: dict[Matrix, int] = field(default_factory=dict)
     _left: int = MOST_DRAWS
     _entries: int = MOST_WRITTEN
 
     def number(self, channel: Channel) -> int:
         """Return the number of a channel's law among those counted."""
-        matrix = channel.law
-        if not isinstance(matrix, Substitution):
+        matrix = channel.matrix
+        if not matrix.parts:
             raise RefusedError(
                 "nothing-to-prove",
                 "a release with additive noise has no matrix to prove: no gamma holds for it",
@@ -68,7 +68,7 @@ class _Counting:
             self.ratios.append(ratio)
         return self._known[matrix]
 
-    def _counted(self, matrix: Substitution) -> tuple[dict[str, Any], Ratio]:
+    def _counted(self, matrix: Matrix) -> tuple[dict[str, Any], Ratio]:
         if each := self._too_large(matrix):
             bound = Fraction(max(each)[0], min(each)[0])
             numbers = sum(n * outputs for n, outputs in each)
@@ -93,7 +93,7 @@ class _Counting:
         law = {"counted": by, "values": matrix.inputs, "range": ranges, "columns": columns.tolist()}
         return {**law, "ratio": "inf" if ratio == inf else str(ratio)}, ratio
 
-    def _too_large(self, matrix: Substitution) -> list[tuple[int, int]]:
+    def _too_large(self, matrix: Matrix) -> list[tuple[int, int]]:
         """Return what every column of a matrix has, where it is too large to be written or run."""
         (_, draw), *others = matrix.parts
         if others or draw is None or draw.alike is None:
