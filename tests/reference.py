@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import click
 
 import ppdm_cli
+from ppdm_cli import errors
 from ppdm_cli.commands import SUBCOMMANDS, cli
 from ppdm_cli.commands.command import Command, examples
+from ppdm_cli.commands.explain import Explanation, explanations
 from tests.docs import DOCS, ROOT
 
 _SHARED = {
@@ -37,6 +40,22 @@ any table that speaks Arrow: polars, pandas, pyarrow or DuckDB. Name the setting
 
 [The notebook](../tutorials/notebook.ipynb) shows the functions at work.
 """
+_GLOSSARY_HEAD = """# Glossary
+
+`ppdm explain WORD` prints these entries, and explains every command, option, setting and kind of matrix.
+"""
+_ERRORS_HEAD = """# Errors and refusals
+
+Every failure is one line: what is wrong and where, and then what to do next. It never quotes a cell of your
+data. `--json` prints an object instead, whose `id` stays the same when the words change. Python raises the same
+error, with `id`, `what` and `next_step`.
+
+These are the most common ones, from A to Z. *Refused* means that the command would give away too much, or that
+its result would mean nothing. [The shell](shell.md) lists the exit codes.
+"""
+_PICTURED = ("gamma-diagonal", "band", "box")
+"""The kinds of matrix that the glossary has."""
+_SETTINGS = re.compile(r"(?<=<!-- settings -->\n).*?(?=<!-- end of settings -->)", re.DOTALL)
 _KINDS = {
     "Functions": lambda o: not isinstance(o, type),
     "Results and settings": lambda o: isinstance(o, type) and not issubclass(o, Exception),
@@ -146,7 +165,57 @@ def _signature(name: str, function: Callable[..., object]) -> str:
     return f"{name}({', '.join(shown)})"
 
 
+def _term(name: str, text: str, also: Sequence[str], see: str, folder: str) -> str:
+    """An entry of a list, with a link to the page that has more."""
+    others = f" ({', '.join(also)})" if also else ""
+    path = f"../{see}" if folder else see
+    return f"- **{name}**{others}: {text}" + (f" [More]({path.replace(f'../{folder}/', '')})" if see else "")
+
+
+def _words(sort: str) -> list[Explanation]:
+    return [entry for entry in explanations() if entry.sort == sort]
+
+
+def glossary_page() -> str:
+    """The terms that the package ships, and the kinds of matrix that other pages speak of."""
+    found = [*_words("term"), *(entry for entry in _words("matrix") if entry.name in _PICTURED)]
+    found.sort(key=lambda entry: entry.name.casefold())
+    return "\n".join([_GLOSSARY_HEAD, *(_term(e.name, e.text, e.also, e.see, "") for e in found), ""])
+
+
+def exit_codes() -> dict[str, tuple[str, int]]:
+    """The kind and the exit code of each error, by its id, as the code raises it."""
+    found = {}
+    for source in sorted((ROOT / "ppdm_cli").rglob("*.py")):
+        for node in ast.walk(ast.parse(source.read_text("utf-8"))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and len(node.args) > 2:
+                raised, id = getattr(errors, node.func.id, None), node.args[0]
+                if isinstance(raised, type) and isinstance(id, ast.Constant):
+                    found[str(id.value)] = raised.title, int(raised.exit_code)
+    return found
+
+
+def errors_page() -> str:
+    """The errors that the package explains, with the kind and the exit code of each."""
+    codes, lines = exit_codes(), [_ERRORS_HEAD]
+    for e in _words("error"):
+        kind, code = codes[e.name]
+        lines.append(_term(f"`{e.name}`", e.text, [kind, str(code)], e.see, "reference"))
+    return "\n".join([*lines, ""])
+
+
+def plan_page() -> str:
+    """The page on plans with today's settings of an attribute."""
+    names = [(", ".join(f"`{n}`" for n in (e.name, *e.also)), e) for e in _words("setting")]
+    lines = [f"- {shown}, {e.form}: {e.text}\n" for shown, e in names]
+    return _SETTINGS.sub(lambda _: "".join(lines), PLAN.read_text("utf-8"))
+
+
+PLAN = DOCS / "reference" / "plan.md"
 GENERATED = {
+    DOCS / "glossary.md": glossary_page,
+    DOCS / "reference" / "errors.md": errors_page,
+    PLAN: plan_page,
     DOCS / "reference" / "commands.md": commands_page,
     DOCS / "reference" / "python.md": python_page,
 }

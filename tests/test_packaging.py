@@ -54,7 +54,7 @@ def test_the_sdist_has_the_package_and_what_speaks_of_it(built: tuple[Path, Path
         names = {n.partition("/")[2] for n in archive.getnames()}
     outside = {n for n in names if not n.startswith("ppdm_cli/")}
     assert outside - {".gitignore"} == {"CHANGELOG.md", "LICENSE", "PKG-INFO", "README.md", "pyproject.toml"}
-    source = [p for p in (ROOT / "ppdm_cli").rglob("*") if p.suffix in (".py", ".json", ".typed")]
+    source = [p for p in (ROOT / "ppdm_cli").rglob("*") if p.suffix in (".py", ".json", ".toml", ".typed")]
     assert names - outside == {p.relative_to(ROOT).as_posix() for p in source}
 
 

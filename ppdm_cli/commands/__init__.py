@@ -32,6 +32,7 @@ SUBCOMMANDS = {
     "entropy": "Show what a matrix costs and gives, to choose gamma and N.",
     "attack": "Show what an adversary can recover from a release.",
     "generate": "Make the synthetic tables of the papers.",
+    "explain": "Explain a word of ppdm: a term, an option, an error.",
 }
 
 

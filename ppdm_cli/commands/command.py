@@ -123,8 +123,9 @@ class Command(click.Command):
         with formatter.indentation():
             formatter.write_text(_sentence(self.help or ""))
         groups = self.grouped(ctx)
-        with formatter.section(_OWN):
-            for name, text in groups.pop(_OWN):
+        own = groups.pop(_OWN, [])
+        with formatter.section(_OWN) if own else nullcontext():
+            for name, text in own:
                 name = name if len(name) <= _MOST_NAME else name.rpartition(" ")[0]
                 room = formatter.width - _MOST_NAME - 4
                 formatter.write(f"  {name:{_MOST_NAME}}  {_cut(_sentence(text), room)}\n")

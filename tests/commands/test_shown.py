@@ -72,6 +72,7 @@ def test_nothing_that_a_name_holds_reaches_the_terminal(folder: Path, ppdm: Run)
         ("attack", release, "--truth", data),
         ("train-bayes", release, "--network", "net.json", "-o", f"{out}6.bif", "-o", f"{out}6.csv"),
         ("generate", "--function", "1", "--records", "10", "-o", f"{out}5.csv"),
+        ("explain", "epsilon"),
     ]
     nodes = [{"name": CLASS, "states": []}, {"name": NAME, "states": [], "parents": [CLASS]}]
     head = {"format": "ppdm-network", "version": 1, "tool": "ppdm"}

@@ -35,8 +35,9 @@ CALLS = [
     ["query", "r.parquet", "select count(), mean(age), share(region = 'north') as north group by group"],
     ["generate", "--network", "learned.bif", "--records", "2000", "-o", "drawn.parquet", "--force"],
     ["plan", "o.csv", "-o", "proposed.toml", "--force"],
+    ["explain", "epsilon"],
 ]
-SILENT = [["inspect", "r.parquet"], CALLS[7], CALLS[14]]
+SILENT = [["inspect", "r.parquet"], ["explain", "epsilon"], CALLS[7], CALLS[14]]
 """They make no pass over a table of records."""
 
 PLAN = """gamma = 9
