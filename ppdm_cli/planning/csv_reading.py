@@ -266,37 +266,36 @@ def _seen(nulls: Sequence[str], batch: Batch) -> dict[str, Cells]:
 
 def seen(text: pa.Array, nulls: Sequence[str], first_row: int = 0) -> Cells:
     """Count how cells are written; null aside, and what is written for it, which is in quotes here."""
-    quoted = pc.is_in(text, value_set=pa.array(nulls))
-    told = pc.and_(pc.is_valid(text), pc.invert(quoted))
-    usual = pc.and_(told, pc.is_in(text, value_set=pa.array(USUAL)))
-    cells = Cells(Counter(quoted=_true(quoted), usual=_true(usual)))
-    if cells.counts["usual"]:
-        told = pc.and_(told, pc.invert(usual))
-        cells.odd["usual"] = first_row + int(np.argmax(usual.to_numpy(zero_copy_only=False))), None
+    cells, numbers = Cells(), None
+    if not any(map(str.isdigit, "".join(nulls))):  # else a number may mean null
+        numbers = _numbers(text.drop_null())
+    if numbers is None:
+        quoted = pc.is_in(text, value_set=pa.array(nulls))
+        told = pc.and_(pc.is_valid(text), pc.invert(quoted))
+        usual = pc.and_(told, pc.is_in(text, value_set=pa.array(USUAL)))
+        cells.counts |= Counter(quoted=_true(quoted), usual=_true(usual))
+        if cells.counts["usual"]:
+            told = pc.and_(told, pc.invert(usual))
+            cells.odd["usual"] = first_row + int(np.argmax(usual.to_numpy(zero_copy_only=False))), None
+    else:
+        told = pc.is_valid(text)
     rows = np.flatnonzero(told.to_numpy(zero_copy_only=False)) + first_row
-    text = pc.utf8_trim_whitespace(text.filter(told))
-    cells.counts["cells"] = len(text)
+    text = text.filter(told) if len(rows) < len(text) else text
+    counts = cells.counts
+    counts["cells"] = len(text)
     if not len(text):
         return cells
-    counts = cells.counts
+    if numbers is None:
+        text = pc.utf8_trim_whitespace(text)
+        numbers = _numbers(text)
+    if numbers is not None:
+        _count_numbers(cells, text, dtypes.carrier(numbers), rows)
+        return cells
     if bool(pc.any(pc.starts_with(text, "-")).as_py()):
-        codes = cells.note_each(CODES, text, rows)
-        counts["below"] = _true(pc.and_(pc.match_substring_regex(text, _BELOW), pc.invert(codes)))
-    whole = _all_are(text, pa.int64())
-    counts["whole"] = len(text) if whole else _fitting(text, WHOLE)
-    if counts["whole"] and any(pc.any(pc.starts_with(text, start)).as_py() for start in "0+-"):
+        _count_below(cells, text, rows)
+    counts["whole"] = _fitting(text, WHOLE)
+    if counts["whole"]:
         counts["padded"] = _fitting(text, _PADDED)
-    if counts["whole"] == len(text):
-        counts["point"] = counts["comma"] = len(text)
-        _count_digits(cells, text, rows)
-        return cells
-    if _all_are(text, pa.float64()):
-        counts["point"] = len(text)
-        _count_digits(cells, text, rows)
-        some = text.slice(0, _SOME)
-        fitting = _fitting(some, COMMA)  # what matters is whether all fit
-        counts["comma"] = fitting if fitting < len(some) else _fitting(text, COMMA)
-        return cells
     numbers = [pc.match_substring_regex(text, pattern) for pattern in (POINT, COMMA)]
     for way, fits in zip(("point", "comma"), numbers, strict=True):
         cells.note(way, text, fits, rows)
@@ -312,6 +311,46 @@ def seen(text: pa.Array, nulls: Sequence[str], first_row: int = 0) -> Cells:
         fits[fits] = _count_dates(cells, text.filter(dated))
     cells.note("dates", text, pa.array(fits), rows)
     return cells
+
+
+def _count_numbers(cells: Cells, text: pa.Array, numbers: np.ndarray, rows: np.ndarray) -> None:
+    """Count cells that are all numbers; most by their values, and as text only those that may matter."""
+    counts, (data, starts) = cells.counts, _bytes(text)
+    plain = not any(mark in data for mark in (b"e", b"E", b"x", b"X", b"+"))
+    begins, lengths = np.frombuffer(data, np.uint8)[starts[:-1]], np.diff(starts)
+    minus = begins == ord("-")
+
+    def only(which: np.ndarray) -> tuple[pa.Array, np.ndarray]:
+        return (text.filter(pa.array(which)), rows[which]) if plain else (text, rows)
+
+    if minus.any():
+        _count_below(cells, *only(numbers <= -1))
+    counts["point"] = counts["whole"] = counts["comma"] = len(text)
+    if numbers.dtype.kind == "f":
+        counts["whole"] = _fitting(only(numbers == np.rint(numbers))[0], WHOLE)
+        some = text.slice(0, _SOME)
+        fitting = _fitting(some, COMMA)  # what matters is whether all fit
+        counts["comma"] = fitting if fitting < len(some) else _fitting(text, COMMA)
+    if counts["whole"]:
+        counts["padded"] = _fitting(only((begins < ord("1")) & (lengths > 1))[0], _PADDED)
+    longest = nines = np.isin(numbers, [int(n) for n in NINES])
+    others = numbers[~nines] if nines.any() else numbers
+    high, low = others.max(initial=0), others.min(initial=0)
+    longest = longest | (numbers == high) | (numbers == low if low <= -1 else minus)
+    _count_digits(cells, *(only(longest) if high >= 1 and not counts["padded"] else (text, rows)))
+
+
+def _bytes(text: pa.Array) -> tuple[bytes, np.ndarray]:
+    """Return the bytes of cells one after another, and where each begins."""
+    _, offsets, data = text.buffers()
+    starts = np.frombuffer(offsets, np.int32)[text.offset : text.offset + len(text) + 1]
+    return data[int(starts[0]) : int(starts[-1])].to_pybytes(), starts - starts[0]
+
+
+def _count_below(cells: Cells, text: pa.Array, rows: np.ndarray) -> None:
+    """Count the numbers below zero, but for codes."""
+    codes = cells.note_each(CODES, text, rows)
+    cells.counts["below"] = _true(pc.and_(pc.match_substring_regex(text, _BELOW), pc.invert(codes)))
 
 
 def _count_digits(cells: Cells, text: pa.Array, rows: np.ndarray) -> None:
@@ -338,19 +377,22 @@ def _count_dates(cells: Cells, text: pa.Array) -> np.ndarray:
     return known
 
 
-def _all_are(text: pa.Array, kind: pa.DataType) -> bool:
-    """Return whether all cells are plain numbers: parsed, which is much faster than a regular expression.
+def _numbers(text: pa.Array) -> pa.Array | None:
+    """Return cells as numbers if all are: parsed, which is much faster than a regular expression.
 
-    Not where many are none, as each is an error to Arrow: the first ones tell.
+    Not where many are none, as each is an error to Arrow: the first ones show it.
     """
-    try:
-        pc.cast(text.slice(0, _SOME), kind)
-        numbers = pc.cast(text, kind)
-    except pa.ArrowException:
-        return False
-    if pa.types.is_floating(kind):  # a word such as inf is parsed too
-        return bool(pc.all(pc.is_finite(numbers)).as_py())
-    return bool(pc.max(pc.binary_length(text)).as_py() <= _MOST_DIGITS)
+    for kind in (pa.int64(), pa.float64()):
+        try:
+            pc.cast(text.slice(0, _SOME), kind)
+            numbers = pc.cast(text, kind)
+        except pa.ArrowException:
+            continue
+        if pa.types.is_floating(kind):  # a word such as inf is parsed too
+            return numbers if pc.all(pc.is_finite(numbers)).as_py() else None
+        if (pc.max(pc.binary_length(text)).as_py() or 0) <= _MOST_DIGITS:
+            return numbers
+    return None
 
 
 def _fitting(text: pa.Array, pattern: str) -> int:
