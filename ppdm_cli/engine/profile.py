@@ -33,8 +33,6 @@ Persons = dict[Value, frozenset[int] | None]
 """The persons who have each value, or null (None); None where FEW of them or more do."""
 MOST_FOLLOWED = 1 << 15
 """The most values of a column whose records a sketch counts."""
-_SOME = 2
-"""The level at which a sketch counts the values of a batch first."""
 
 
 @dataclass
@@ -227,10 +225,7 @@ class Sketch(Ends):
             if pa.types.is_floating(array.type):
                 values = values + 0.0  # no zero below zero
             hashed = pl.Series(values).hash(7).to_numpy()
-        found, counts, level = *_counted(hashed[hashed < _below(_SOME)]), _SOME
-        if len(found) <= MOST_FOLLOWED:  # else there are so many values that no more would be followed
-            found, counts, level = *_counted(hashed), 0
-        sketch = cls(ends.nulls, ends.infinite, ends.low, ends.high, len(array), found, counts, level)
+        sketch = cls(ends.nulls, ends.infinite, ends.low, ends.high, len(array), *_counted(hashed))
         sketch._thin()
         return sketch
 
@@ -245,11 +240,9 @@ class Sketch(Ends):
         return self
 
     def _thin(self) -> None:
-        kept = self.hashes < _below(self.level)
-        while kept.sum() > MOST_FOLLOWED:
+        while (kept := int(np.searchsorted(self.hashes, _below(self.level)))) > MOST_FOLLOWED:
             self.level += 1
-            kept = self.hashes < _below(self.level)
-        self.hashes, self.counts = self.hashes[kept], self.counts[kept]
+        self.hashes, self.counts = self.hashes[:kept], self.counts[:kept]
 
     @property
     def exact(self) -> bool:
@@ -287,8 +280,6 @@ def _below(level: int) -> np.uint64:
 
 def _counted(hashed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return what there is, in order, and how often."""
-    import polars as pl
-
-    counted = pl.Series("h", hashed).value_counts()
-    order = np.argsort(found := counted["h"].to_numpy())
-    return found[order], counted["count"].to_numpy()[order].astype(np.int64)
+    hashed = np.sort(hashed)
+    starts = np.flatnonzero(np.r_[True, hashed[1:] != hashed[:-1]][: len(hashed)])
+    return hashed[starts], np.diff(np.r_[starts, len(hashed)])

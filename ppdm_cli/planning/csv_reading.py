@@ -197,22 +197,51 @@ class Cells:
             self.odd[way] = first, known if known == cell else None
         return self
 
-    def note(self, way: str, text: pa.Array, fits: pa.Array, rows: np.ndarray) -> None:
+    def note(self, way: str, texts: _Texts, fits: np.ndarray) -> None:
         """Note how many cells are written in a way, and which are not."""
-        self.counts[way] = _true(fits)
-        if self.counts[way] < len(text):
-            others = text.filter(pc.invert(fits)) if self.counts[way] else text
-            alike = pc.all(pc.equal(others, others[0])).as_py()
-            row = int(rows[np.argmin(fits.to_numpy(zero_copy_only=False))])
-            self.odd[way] = row, others[0].as_py() if alike else None
+        self.counts[way] = texts.count(fits)
+        if not fits.all():
+            others = texts.only(~fits)
+            alike = others.cells.unique()
+            self.odd[way] = int(others.rows[0]), alike[0].as_py() if len(alike) == 1 else None
 
-    def note_each(self, codes: Sequence[str], text: pa.Array, rows: np.ndarray) -> pa.Array:
+    def note_each(self, codes: Sequence[str], texts: _Texts) -> np.ndarray:
         """Note how many cells are each of some codes, and return which are any."""
-        found = pc.is_in(text, value_set=pa.array(codes))
-        for code in codes if _true(found) else ():
-            if len(own := np.flatnonzero(pc.equal(text, code).to_numpy(zero_copy_only=False))):
-                self.counts[code], self.odd[code] = len(own), (int(rows[own[0]]), None)
+        found = texts.among(codes)
+        for code in codes if found.any() else ():
+            if (own := texts.among([code])).any():
+                self.counts[code], self.odd[code] = texts.count(own), (int(texts.rows[own][0]), None)
         return found
+
+
+@dataclass(frozen=True)
+class _Texts:
+    """Cells of a column, each with its row, or different ones with the first row of each."""
+
+    cells: pa.Array
+    rows: np.ndarray
+    times: np.ndarray
+    """How often each occurs."""
+
+    @classmethod
+    def different(cls, text: pa.Array, rows: np.ndarray) -> _Texts:
+        encoded = text.dictionary_encode()
+        codes = dtypes.carrier(encoded.indices)
+        first = np.empty(len(encoded.dictionary), np.int64)
+        first[codes[::-1]] = rows[::-1]  # the last one that is put in a place stays
+        return cls(encoded.dictionary, first, np.bincount(codes, minlength=len(first)))
+
+    def only(self, which: np.ndarray) -> _Texts:
+        return _Texts(self.cells.filter(pa.array(which)), self.rows[which], self.times[which])
+
+    def count(self, which: np.ndarray) -> int:
+        return int(self.times[which].sum())
+
+    def like(self, pattern: str) -> np.ndarray:
+        return _mask(pc.match_substring_regex(self.cells, pattern))
+
+    def among(self, words: Sequence[str]) -> np.ndarray:
+        return _mask(pc.is_in(self.cells, value_set=pa.array(words)))
 
 
 @dataclass(frozen=True)
@@ -267,77 +296,74 @@ def _seen(nulls: Sequence[str], batch: Batch) -> dict[str, Cells]:
 def seen(text: pa.Array, nulls: Sequence[str], first_row: int = 0) -> Cells:
     """Count how cells are written; null aside, and what is written for it, which is in quotes here."""
     cells, numbers = Cells(), None
-    if not any(map(str.isdigit, "".join(nulls))):  # else a number may mean null
-        numbers = _numbers(text.drop_null())
-    if numbers is None:
-        quoted = pc.is_in(text, value_set=pa.array(nulls))
-        told = pc.and_(pc.is_valid(text), pc.invert(quoted))
-        usual = pc.and_(told, pc.is_in(text, value_set=pa.array(USUAL)))
-        cells.counts |= Counter(quoted=_true(quoted), usual=_true(usual))
-        if cells.counts["usual"]:
-            told = pc.and_(told, pc.invert(usual))
-            cells.odd["usual"] = first_row + int(np.argmax(usual.to_numpy(zero_copy_only=False))), None
-    else:
-        told = pc.is_valid(text)
-    rows = np.flatnonzero(told.to_numpy(zero_copy_only=False)) + first_row
-    text = text.filter(told) if len(rows) < len(text) else text
     counts = cells.counts
-    counts["cells"] = len(text)
-    if not len(text):
-        return cells
-    if numbers is None:
-        text = pc.utf8_trim_whitespace(text)
+    rows, text = np.flatnonzero(_mask(text.is_valid())) + first_row, text.drop_null()
+    if not any(map(str.isdigit, "".join(nulls))):  # else a number may mean null
         numbers = _numbers(text)
     if numbers is not None:
-        _count_numbers(cells, text, dtypes.carrier(numbers), rows)
+        texts = _Texts(text, rows, np.ones(len(text), np.int64))
+    else:
+        texts = _Texts.different(text, rows)
+        quoted = texts.among(nulls)
+        usual = texts.among(USUAL) & ~quoted
+        counts |= Counter(quoted=texts.count(quoted), usual=texts.count(usual))
+        if usual.any():
+            cells.odd["usual"] = int(texts.rows[usual][0]), None
+        texts = texts.only(~(quoted | usual))
+        texts = replace(texts, cells=pc.utf8_trim_whitespace(texts.cells))
+        numbers = _numbers(texts.cells)
+    counts["cells"] = int(texts.times.sum())
+    if not counts["cells"]:
         return cells
-    if bool(pc.any(pc.starts_with(text, "-")).as_py()):
-        _count_below(cells, text, rows)
-    counts["whole"] = _fitting(text, WHOLE)
-    if counts["whole"]:
-        counts["padded"] = _fitting(text, _PADDED)
-    numbers = [pc.match_substring_regex(text, pattern) for pattern in (POINT, COMMA)]
-    for way, fits in zip(("point", "comma"), numbers, strict=True):
-        cells.note(way, text, fits, rows)
-    some = pc.or_(*numbers)
-    _count_digits(cells, text.filter(some), rows[some.to_numpy(zero_copy_only=False)])
-    if counts["point"] == len(text):
+    if numbers is not None:
+        _count_numbers(cells, texts, dtypes.carrier(numbers))
         return cells
-    cells.note("truth", text, pc.is_in(pc.utf8_lower(text), value_set=pa.array(TRUE_FALSE)), rows)
-    counts["precise"] = _fitting(text, _PRECISE)
-    dated = pc.match_substring_regex(text, _DATED)
-    fits = dated.to_numpy(zero_copy_only=False).copy()
-    if fits.any():
-        fits[fits] = _count_dates(cells, text.filter(dated))
-    cells.note("dates", text, pa.array(fits), rows)
+    _count_below(cells, texts)
+    whole, point, comma = (texts.like(pattern) for pattern in (WHOLE, POINT, COMMA))
+    counts["whole"] = texts.count(whole)
+    if whole.any():
+        counts["padded"] = texts.count(texts.like(_PADDED))
+    cells.note("point", texts, point)
+    cells.note("comma", texts, comma)
+    _count_digits(cells, texts.only(point | comma))
+    if point.all():
+        return cells
+    cells.note("truth", texts, replace(texts, cells=pc.utf8_lower(texts.cells)).among(TRUE_FALSE))
+    counts["precise"] = texts.count(texts.like(_PRECISE))
+    dated = texts.like(_DATED)
+    if dated.any():
+        dated[dated] = _count_dates(cells, texts.only(dated))
+    cells.note("dates", texts, dated)
     return cells
 
 
-def _count_numbers(cells: Cells, text: pa.Array, numbers: np.ndarray, rows: np.ndarray) -> None:
+def _count_numbers(cells: Cells, texts: _Texts, numbers: np.ndarray) -> None:
     """Count cells that are all numbers; most by their values, and as text only those that may matter."""
-    counts, (data, starts) = cells.counts, _bytes(text)
+    counts, (data, starts) = cells.counts, _bytes(texts.cells)
     plain = not any(mark in data for mark in (b"e", b"E", b"x", b"X", b"+"))
     begins, lengths = np.frombuffer(data, np.uint8)[starts[:-1]], np.diff(starts)
     minus = begins == ord("-")
 
-    def only(which: np.ndarray) -> tuple[pa.Array, np.ndarray]:
-        return (text.filter(pa.array(which)), rows[which]) if plain else (text, rows)
+    def only(which: np.ndarray) -> _Texts:
+        return texts.only(which) if plain else texts
 
     if minus.any():
-        _count_below(cells, *only(numbers <= -1))
-    counts["point"] = counts["whole"] = counts["comma"] = len(text)
+        _count_below(cells, only(numbers <= -1))
+    counts["point"] = counts["whole"] = counts["comma"] = counts["cells"]
     if numbers.dtype.kind == "f":
-        counts["whole"] = _fitting(only(numbers == np.rint(numbers))[0], WHOLE)
-        some = text.slice(0, _SOME)
-        fitting = _fitting(some, COMMA)  # what matters is whether all fit
-        counts["comma"] = fitting if fitting < len(some) else _fitting(text, COMMA)
+        some = only(numbers == np.rint(numbers))
+        counts["whole"] = some.count(some.like(WHOLE))
+        some = texts.only(np.arange(len(numbers)) < _SOME)  # what matters is whether all fit
+        some = texts if some.like(COMMA).all() else some
+        counts["comma"] = some.count(some.like(COMMA))
     if counts["whole"]:
-        counts["padded"] = _fitting(only((begins < ord("1")) & (lengths > 1))[0], _PADDED)
-    longest = nines = np.isin(numbers, [int(n) for n in NINES])
+        some = only((begins < ord("1")) & (lengths > 1))
+        counts["padded"] = some.count(some.like(_PADDED))
+    nines = np.isin(numbers, [int(n) for n in NINES])
     others = numbers[~nines] if nines.any() else numbers
     high, low = others.max(initial=0), others.min(initial=0)
-    longest = longest | (numbers == high) | (numbers == low if low <= -1 else minus)
-    _count_digits(cells, *(only(longest) if high >= 1 and not counts["padded"] else (text, rows)))
+    longest = nines | (numbers == high) | (numbers == low if low <= -1 else minus)
+    _count_digits(cells, only(longest) if high >= 1 and not counts["padded"] else texts)
 
 
 def _bytes(text: pa.Array) -> tuple[bytes, np.ndarray]:
@@ -347,32 +373,32 @@ def _bytes(text: pa.Array) -> tuple[bytes, np.ndarray]:
     return data[int(starts[0]) : int(starts[-1])].to_pybytes(), starts - starts[0]
 
 
-def _count_below(cells: Cells, text: pa.Array, rows: np.ndarray) -> None:
+def _count_below(cells: Cells, texts: _Texts) -> None:
     """Count the numbers below zero, but for codes."""
-    codes = cells.note_each(CODES, text, rows)
-    cells.counts["below"] = _true(pc.and_(pc.match_substring_regex(text, _BELOW), pc.invert(codes)))
+    codes = cells.note_each(CODES, texts)
+    cells.counts["below"] = texts.count(texts.like(_BELOW) & ~codes)
 
 
-def _count_digits(cells: Cells, text: pa.Array, rows: np.ndarray) -> None:
+def _count_digits(cells: Cells, texts: _Texts) -> None:
     """Count numbers by their digits before a mark, but for the nines that may stand for no value."""
-    others = text.filter(pc.invert(cells.note_each(NINES, text, rows)))
+    others = texts.only(~cells.note_each(NINES, texts)).cells
     marks = np.maximum(*(dtypes.carrier(pc.find_substring(others, m)) for m in ".,"))
     digits = np.where(marks < 0, dtypes.carrier(pc.binary_length(others)), marks)
     cells.digits = max(cells.digits, int(digits.max(initial=0)))
 
 
-def _count_dates(cells: Cells, text: pa.Array) -> np.ndarray:
+def _count_dates(cells: Cells, texts: _Texts) -> np.ndarray:
     """Count the dates of each format; return which cells are some."""
-    known = np.zeros(len(text), bool)
-    marks = [m for m in "-./:T" if pc.any(pc.match_substring(text, m)).as_py()]
-    bare = bool(pc.any(pc.invert(pc.match_substring(text, ":"))).as_py())
+    known = np.zeros(len(texts.cells), bool)
+    marks = [m for m in "-./:T" if pc.any(pc.match_substring(texts.cells, m)).as_py()]
+    bare = not pc.all(pc.match_substring(texts.cells, ":")).as_py()
     for form in FORMATS:
         own = set(form) & set("-./:T")
         if not own <= set(marks) or (":" not in own and not bare):
             continue
-        fits = dates(text, [form]).is_valid().to_numpy(zero_copy_only=False)
+        fits = _mask(dates(texts.cells, [form]).is_valid())
         if fits.any():
-            cells.counts[form] = int(fits.sum())
+            cells.counts[form] = texts.count(fits)
             known |= fits
     return known
 
@@ -395,12 +421,8 @@ def _numbers(text: pa.Array) -> pa.Array | None:
     return None
 
 
-def _fitting(text: pa.Array, pattern: str) -> int:
-    return _true(pc.match_substring_regex(text, pattern))
-
-
-def _true(fits: pa.Array) -> int:
-    return int(pc.sum(fits).as_py() or 0)
+def _mask(found: pa.Array) -> np.ndarray:
+    return found.to_numpy(zero_copy_only=False).astype(bool)
 
 
 def written(
