@@ -18,7 +18,7 @@ import pytest
 
 from tests.vocabulary import generated
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "how-to" / "databases.md"
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "how-to" / "dataframes.md"
 OWNER = {"user": "postgres", "group": "postgres", "extra_groups": []} if os.geteuid() == 0 else {}
 
 
