@@ -35,10 +35,21 @@ _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
 _LINK = re.compile(r"\[[^\]]+\]\(([^)\s]+)\)")
 
 pages = pytest.mark.parametrize("page", PAGES, ids=page_name)
+GUIDES = [p for p in PAGES if p.parent.name in ("tutorials", "how-to") or p.name == "faq.md"]
+_NOT_PROSE = re.compile(r"^<!--.*?-->\n|^ *```.*?^ *```$|^\|.*?$|^#.*?$|\]\([^)]*\)|[\[`*]", re.M | re.S)
 
 
 def text_of(name: str) -> str:
     return (ROOT / name).read_text("utf-8")
+
+
+def grade(text: str) -> float:
+    """Return the Flesch-Kincaid grade of a page's prose; paragraphs and list items end sentences."""
+    prose = re.sub(r"\n(?=\n| *(?:-|\d+\.) )", ".\n", _NOT_PROSE.sub("", text))
+    sentences = [s for s in re.split(r"[.!?:]+\s", prose) if re.search("[a-z]", s)]
+    words = [re.sub(r"(?<!l)e$|es$|ed$", "", w.lower()) for w in re.findall("[A-Za-z']+", prose)]
+    syllables = sum(max(1, len(re.findall("[aeiouy]+", word))) for word in words)
+    return 0.39 * len(words) / len(sentences) + 11.8 * syllables / len(words) - 15.59
 
 
 def blocks(text: str, kind: str) -> list[str]:
@@ -167,6 +178,17 @@ def test_the_budgets_of_the_readme_are_those_of_the_code_and_of_the_experiments(
         assert re.search(rf"^\| {e} \| .* \| {right}% \|$", text_of("docs/how-to/choose-a-budget.md"), re.M)
 
 
+@pytest.mark.parametrize("page", GUIDES, ids=page_name)
+def test_guides_are_short_and_easy_to_read(page: Path) -> None:
+    text = page.read_text("utf-8")
+    assert len(text.split()) <= (1_430 if page.parent.name == "tutorials" else 990) and grade(text) <= 10
+
+
+def test_the_grade_of_a_text_rises_with_its_sentences_and_words() -> None:
+    short, long = "The cat sat on the mat. It sat.", "Administrative considerations invalidate anonymisation."
+    assert grade(short) < 2 < 10 < grade(long)
+
+
 def test_every_page_is_in_the_index() -> None:
     linked = set(_LINK.findall(text_of("docs/README.md")))
     assert {str(p.relative_to(DOCS)) for p in DOCS.rglob("*.md")} - {"README.md"} <= linked
@@ -226,7 +248,6 @@ def test_the_beliefs_of_the_page_on_budgets_are_those_of_the_code() -> None:
     assert all(f"| {e} | {at_most(believed_after(e, PRIOR))} |" in page for e in (1, 2, 4, 8))
     (limit,) = re.findall(r"^Above ([\d.]+) a belief of 5% may become more than 99.9%", page, re.M)
     assert believed_after(float(limit) - 0.01, PRIOR) < UNLIMITED < believed_after(float(limit) + 0.01, PRIOR)
-    assert len(page.split()) <= 600
 
 
 def test_the_changelog_names_this_version() -> None:

@@ -33,7 +33,7 @@ from deltalake.exceptions import DeltaError
 
 PLAN = ("--gamma", 9, "--class", "group", "--keep-order")
 LOG = "_delta_log"
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "delta.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "stores.md"
 
 
 def lake(folder: Path, rows: int = 1000, **settings: Any) -> Path:

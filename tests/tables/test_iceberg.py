@@ -31,7 +31,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import DoubleType
 
 PLAN = ("--gamma", 9, "--class", "group", "--keep-order")
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "iceberg.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "stores.md"
 
 
 def lake(folder: Path) -> Table:
