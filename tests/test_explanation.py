@@ -63,3 +63,9 @@ def test_the_page_on_alternatives_has_the_errors_of_a_central_and_of_a_local_cou
         f"about {math.sqrt(2) / epsilon:.1f} records. A local release has one of about {local:.0f}."
         in alternatives
     )
+
+
+def test_every_table_of_results_is_linked_from_a_page() -> None:
+    results = {p.name for p in (DOCS.parent / "tests" / "experiments" / "results").iterdir()}
+    pages = "".join(p.read_text("utf-8") for p in DOCS.rglob("*.md"))
+    assert results == set(re.findall(r"tests/experiments/results/(\w+\.csv)\)", pages))
