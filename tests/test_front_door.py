@@ -226,7 +226,7 @@ def test_a_string_is_one_name_wherever_names_are_expected(release: Release, fold
     listed = {(f, p.name) for f in FUNCTIONS for p in parameters(f) if p.annotation == "str | Sequence[str]"}
     assert listed == {
         ("estimate", "attributes"), ("estimate", "joint"),
-        ("attack", "attacks"), ("perturb", "drop"), ("perturb", "keep"),
+        ("attack", "attacks"), ("attack", "knows"), ("perturb", "drop"), ("perturb", "keep"),
         ("train_bayes", "nodes"), ("train_tree", "drop"), ("train_tree", "nominal"),
     }  # fmt: skip
     assert "age" not in ppdm_cli.perturb(people(), gamma=9, drop="age").frame.columns

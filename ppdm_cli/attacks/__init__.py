@@ -15,6 +15,7 @@ from typing import Literal
 from ppdm_cli.attacks.adversary import Adversary, AttackedAttribute, Guess, Records
 from ppdm_cli.attacks.audit import TESTED, Audit
 from ppdm_cli.attacks.linear import BayesLinear, Pca, Spectral
+from ppdm_cli.attacks.link import Link
 from ppdm_cli.attacks.pairing import Paired, check_order
 from ppdm_cli.attacks.posterior import KnownAttribute, Posterior
 from ppdm_cli.attacks.repeat import Repeat
@@ -23,9 +24,12 @@ from ppdm_cli.attacks.report import (
     Belief,
     ClassFigures,
     CoinVerdict,
+    FoundFigures,
     GuessFigures,
     LawVerdict,
+    LinkReport,
     OrderFigures,
+    ReadFigures,
     RepeatFigures,
     Unseen,
     fill_attacked,
@@ -35,7 +39,7 @@ from ppdm_cli.attacks.run import ATTACKS, Attack, AttackRun, register_attack
 from ppdm_cli.attacks.scoring import Beliefs, Measures, expected
 from ppdm_cli.attacks.whole_record import Record
 from ppdm_cli.display import names
-from ppdm_cli.errors import UsageError, argument, unknown
+from ppdm_cli.errors import UsageError, argument, unknown, unknown_column
 from ppdm_cli.files import one_run
 from ppdm_cli.releases import open_original, open_releases, spooled
 from ppdm_cli.sidecar import Sidecar
@@ -43,11 +47,12 @@ from ppdm_cli.tables import OPENING, CsvOptions, Groups, Output, TableLike, is_s
 
 __all__ = [
     "ATTACKS", "TESTED", "Adversary", "Attack", "Attacked", "AttackedAttribute", "Belief", "Beliefs",
-    "ClassFigures", "CoinVerdict", "Guess", "GuessFigures", "LawVerdict", "Measures", "OrderFigures", "Records",
-    "RepeatFigures", "Unseen", "attack", "expected", "fill_attacked", "register_attack",
+    "ClassFigures", "CoinVerdict", "FoundFigures", "Guess", "GuessFigures", "LawVerdict", "LinkReport",
+    "Measures", "OrderFigures", "ReadFigures", "Records", "RepeatFigures", "Unseen", "attack", "expected",
+    "fill_attacked", "register_attack",
 ]  # fmt: skip
 
-for _attack in (Spectral, Pca, BayesLinear, Posterior, Record, KnownAttribute, Repeat, Order, Audit):
+for _attack in (Spectral, Pca, BayesLinear, Posterior, Record, KnownAttribute, Link, Repeat, Order, Audit):
     register_attack(_attack)
 
 
@@ -57,6 +62,7 @@ def attack(
     *,
     truth: TableLike | None = None,
     attacks: str | Sequence[str] = (),
+    knows: str | Sequence[str] = (),
     sidecar: Sidecar | str | Path | None = None,
     recovered: str | Path | bool = False,
     force: bool = False,
@@ -75,6 +81,8 @@ def attack(
         The original, to measure what each attack gets right; otherwise the figures are those to expect.
     attacks : sequence of str, default all that apply
         The names of attacks, of `ATTACKS`.
+    knows : sequence of str, default all
+        The attributes of a person that the attack link knows.
     sidecar : Sidecar, path or None, default None
         What goes with a table in memory, or with a file that has another's name beside it.
     recovered : path or bool, default False
@@ -90,7 +98,7 @@ def attack(
     from_ : {"arrow", "csv"} or None, default None
         The format of a release on standard input.
     """
-    attacks = names("attacks", attacks)
+    attacks, knows = names("attacks", attacks), names("knows", knows)
     for name in attacks:
         if name not in ATTACKS:
             raise unknown("attack", name, tuple(ATTACKS))
@@ -101,6 +109,12 @@ def attack(
                 f"the attack {name} compares the release with the original",
                 f"give it with {argument('truth', 'ORIGINAL')}",
             )
+    if knows and attacks and Link.name not in attacks:
+        raise UsageError(
+            "knows-without-link",
+            f"{argument('knows')} is for the attack link, which is not asked for",
+            f"add {argument('attacks', [Link.name])}",
+        )
     if truth is not None and is_stream(truth):
         raise UsageError(
             "original-from-stream",
@@ -119,6 +133,9 @@ def attack(
                 "the release has no perturbed attribute: there is nothing to attack",
                 "perturb one",
             )
+        for name in knows:
+            if name not in sidecar.by_name:
+                raise unknown_column(name, sidecar.by_name, "knows")
         if truth is not None:
             check_order(sidecar, rows_taken)
         original = open_original(truth, sidecar.attributes, csv, mappings, rows_taken, sidecar)
@@ -127,7 +144,7 @@ def attack(
             target = Output(stack, None if recovered is True else recovered, force=force)
         table = spooled(table, stack)
         asked = tuple(n for n in ATTACKS if n in attacks or not attacks)
-        adversary = Adversary(table, sidecar, asked, attacks, original is not None)
+        adversary = Adversary(table, sidecar, asked, attacks, original is not None, knows)
         run = AttackRun(adversary, Paired(table, original, sidecar), asked)
         done = run.run()
         if target is not None:

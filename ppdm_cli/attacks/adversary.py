@@ -95,12 +95,15 @@ class Records:
     """The published numbers of attributes with additive noise."""
     truths: dict[str, Truth] | None
     first_row: int
+    fitting: np.ndarray | None = None
+    """A number for the values of the kept columns that someone knows, equal for equal ones."""
 
     def part(self, which: slice | np.ndarray) -> Records:
         """Return some of the records; their addresses are not theirs any more."""
         truths = None if self.truths is None else {n: t.part(which) for n, t in self.truths.items()}
         codes, noisy = ({n: c[which] for n, c in columns.items()} for columns in (self.codes, self.noisy))
-        return Records(self.recipes[which], self.lam[which], codes, noisy, truths, self.first_row)  # type: ignore[arg-type]
+        fitting = None if self.fitting is None else self.fitting[which]
+        return Records(self.recipes[which], self.lam[which], codes, noisy, truths, self.first_row, fitting)  # type: ignore[arg-type]
 
     @property
     def count(self) -> int:
@@ -261,6 +264,8 @@ class Reader:
     strata: Strata
     targets: Mapping[str, AttackedAttribute]
     known: bool
+    fitting: tuple[str, ...] = ()
+    """The kept columns that someone knows."""
 
     def __call__(self, batch: Batch) -> Records:
         """Return the records, with their originals where those are known."""
@@ -281,21 +286,41 @@ class Reader:
             if t.channel.noise is not None
         }
         named = {a.name: c for a, c in zip(self.strata.axes, codes, strict=True)}
-        return Records(recipes, self.strata.lam[recipes], named, noisy, None, batch.first_row)
+        fitting = _hashes([side.column(n) for n in self.fitting]) if self.fitting else None
+        return Records(recipes, self.strata.lam[recipes], named, noisy, None, batch.first_row, fitting)
+
+
+def _hashes(columns: Sequence[pa.Array]) -> np.ndarray:
+    """Return a number for each row of some columns, equal for equal values."""
+    import polars as pl
+
+    each = [pl.Series(str(i), dtypes.plain(c)) for i, c in enumerate(columns)]
+    return pl.DataFrame(each).hash_rows().to_numpy()
 
 
 class Adversary:
     """What a release shows to everyone who knows the method: what attacks learn from."""
 
     def __init__(
-        self, table: Table, sidecar: Sidecar, asked: Sequence[str], named: Sequence[str], known: bool
+        self,
+        table: Table,
+        sidecar: Sidecar,
+        asked: Sequence[str],
+        named: Sequence[str],
+        known: bool,
+        knows: Sequence[str] = (),
     ) -> None:
-        """Take the attacks that may run, those that were named, and whether the originals are known."""
-        self.table, self.sidecar, self.named, self.known = table, sidecar, named, known
+        """Take the attacks that may run, those that were named, and whether the originals are known.
+
+        `knows` are the attributes of a person that someone who looks for their row knows; all by default.
+        """
+        self.table, self.sidecar, self.named, self.known, self.knows = table, sidecar, named, known, knows
         self.released = Paired(table, None, sidecar)
         self.remarks: list[str] = []
         self.kept: tuple[Channel, ...] = ()
         """Kept columns that attacks read."""
+        self.fitting: tuple[str, ...] = ()
+        """Kept columns that someone knows of the person whose row they look for."""
         self.class_figures: list[ClassFigures] = []
         self._learnt: dict[object, Any] = {}
         axes = self._studied(axes_of(sidecar, [a.name for a in sidecar.perturbed]))
@@ -403,7 +428,7 @@ class Adversary:
         channels = {t.name: t.channel for t in self.targets.values()}
         channels |= {c.name: c for c in (*([self.label] if self.label else []), *self.kept)}
         strata = Strata.of_axes(self.sidecar, list(channels.values()))
-        return Reader(strata, self.targets, self.known)
+        return Reader(strata, self.targets, self.known, self.fitting)
 
 
 def _separate(exposures: Exposures) -> bool:

@@ -12,7 +12,7 @@ from ppdm_cli import sidecar as sidecars
 from ppdm_cli.attacks.adversary import AttackedAttribute
 from ppdm_cli.attacks.scoring import Measures
 from ppdm_cli.display import Displayed, percent
-from ppdm_cli.errors import counted
+from ppdm_cli.errors import counted, listed
 from ppdm_cli.privacy import PRIOR, believed_after
 from ppdm_cli.releases import opened, record_figures
 from ppdm_cli.sidecar import Evaluated, Past, Sidecar
@@ -125,6 +125,58 @@ class OrderFigures(msgspec.Struct, frozen=True, omit_defaults=True):
     """As the original's rows show."""
 
 
+class FoundFigures(msgspec.Struct, frozen=True):
+    """How often people's rows are found: as the first, or among the first ten, with 95% intervals.
+
+    Beside each is the chance of a blind guess among the rows whose known kept columns fit, and the bound.
+    """
+
+    who: str
+    people: int
+    first: float
+    first_low: float
+    first_high: float
+    first_chance: float
+    first_bound: float
+    ten: float
+    ten_low: float
+    ten_high: float
+    ten_chance: float
+    ten_bound: float
+
+
+class ReadFigures(msgspec.Struct, frozen=True):
+    """How often someone who looks for a person's row guesses an attribute right that they did not know."""
+
+    attribute: str
+    exact: float
+    exact_low: float
+    exact_high: float
+    exact_prior: float
+    """The share that has the most common value."""
+
+
+class LinkReport(msgspec.Struct, frozen=True):
+    """What comes of the search for people's rows."""
+
+    knows: list[str]
+    records: int
+    found: list[FoundFigures]
+    """Everyone first, then people by how unusual they are."""
+    learnt: list[ReadFigures]
+
+    def sentence(self, measured: bool = False) -> str:
+        """Return how often a person's row is found, in words."""
+        everyone, *_, unusual = self.found
+        ranks = "ranks" if measured else "can be expected to rank"
+        return (
+            f"Someone who knows {listed(self.knows)} of a person {ranks} the person's row first in "
+            f"{percent(everyone.first)} of the cases, and among the first ten in {percent(everyone.ten)}. For "
+            f"the most unusual tenth of people it is {percent(unusual.first)} and {percent(unusual.ten)}. A "
+            f"blind guess is right in {percent(everyone.first_chance)}."
+        )
+
+
 class LawVerdict(msgspec.Struct, frozen=True, omit_defaults=True):
     """The audit of an attribute's own law: p-values, and the gamma that its values prove."""
 
@@ -187,6 +239,8 @@ class Attacked(Displayed):
     unseen: Unseen | None = None
     repeat: list[RepeatFigures] = field(default_factory=list)
     order: list[OrderFigures] = field(default_factory=list)
+    link: LinkReport | None = None
+    """How often a person's row is found, if that was asked."""
     remarks: list[str] = field(default_factory=list)
     recovered: pl.DataFrame | None = None
     """The best guesses as a polars DataFrame, if they were requested without a file."""
@@ -203,7 +257,8 @@ class Attacked(Displayed):
         order = [r.attribute for r in self.order if r.published_tells or r.neighbours_tell]
         if order:
             found.append(f"The order of the rows reveals values of {', '.join(order)}: shuffle it.")
-        return [*found, learnt(self)]
+        found += [] if self.link is None else [self.link.sentence(self.measured)]
+        return [*found, *[learnt(self)] * bool(self.rows or self.link is None)]
 
     @property
     def frame(self) -> pl.DataFrame:

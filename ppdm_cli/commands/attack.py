@@ -16,7 +16,7 @@ from ppdm_cli.errors import MismatchError, UsageError, some
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from ppdm_cli.attacks import Attacked, CoinVerdict, GuessFigures, LawVerdict, RepeatFigures
+    from ppdm_cli.attacks import Attacked, CoinVerdict, GuessFigures, LawVerdict, LinkReport, RepeatFigures
 
 _TIMES = (1, 2, 4, 8)
 _GUESSES = (
@@ -87,6 +87,12 @@ release, a million records at most.""",
     type=_Registered(),
     metavar="NAME",
 )
+@click.option(
+    "--knows",
+    multiple=True,
+    metavar="COL",
+    help="Let link know only this attribute of a person; repeatable. By default it knows all.",
+)
 @options.file_option(
     "--recovered", help="Write the adversary's best guesses; they follow from the release and are public."
 )
@@ -135,7 +141,19 @@ def _rejected() -> MismatchError:
 
 def _figures(done: Attacked) -> dict[str, object]:
     """Return the object that `--json` prints."""
-    rest = ("record", "kept", "repeat", "order", "audit", "coins", "unseen", "honest", "remarks", "sentences")
+    rest = (
+        "record",
+        "kept",
+        "link",
+        "repeat",
+        "order",
+        "audit",
+        "coins",
+        "unseen",
+        "honest",
+        "remarks",
+        "sentences",
+    )
     about = {"release": done.sidecar.release, "measured": done.measured, "attacks": done.rows}
     return about | {name: getattr(done, name) for name in rest} | {"unseen": done.unseen or {}}
 
@@ -143,17 +161,17 @@ def _figures(done: Attacked) -> dict[str, object]:
 def _share(row: GuessFigures) -> str | None:
     if row.exact is None:
         return None
-    low, high = row.exact_low, row.exact_high
-    interval = "" if low is None or high is None else f" ({100 * low:.1f}-{100 * high:.1f})"
-    return f"{100 * row.exact:.1f}{interval}"
+    if row.exact_low is None or row.exact_high is None:
+        return f"{100 * row.exact:.1f}"
+    return _interval(row.exact, row.exact_low, row.exact_high)
 
 
 def _tables(out: Console, done: Attacked) -> None:
     from ppdm_cli.attacks import TESTED
     from ppdm_cli.commands import show
 
+    title = "measured against the original" if done.measured else "as expected from the release alone"
     if done.rows:
-        title = "measured against the original" if done.measured else "as expected from the release alone"
         show.of_columns(out, f"Guesses, {title}", list(_GUESSES), [_guesses(r) for r in done.rows], keys=2)
     if done.kept:
         show.of_columns(
@@ -165,6 +183,8 @@ def _tables(out: Console, done: Attacked) -> None:
                 for k in done.kept
             ],
         )
+    if done.link is not None:
+        _linked(out, done.link, title)
     if done.repeat:
         show.of_columns(
             out,
@@ -185,6 +205,36 @@ def _tables(out: Console, done: Attacked) -> None:
             ["test", "looks at", "times", "least p at", "p", "verdict"],
             [[r.test, TESTED[r.test], r.tests, r.where, r.p, _verdict(r)] for r in done.coins],
         )
+
+
+def _linked(out: Console, link: LinkReport, title: str) -> None:
+    from ppdm_cli.commands import show
+
+    show.table(
+        out,
+        f"People whose row is found, {title}: percent",
+        ["people", "number", "first", "by chance", "at most", "in ten", "by chance"],
+        [
+            [
+                *(f.who, f.people, _interval(f.first, f.first_low, f.first_high), _small(f.first_chance)),
+                *(_small(f.first_bound), _interval(f.ten, f.ten_low, f.ten_high), _small(f.ten_chance)),
+            ]
+            for f in link.found
+        ],
+    )
+    if link.learnt:
+        each = [(r, _interval(r.exact, r.exact_low, r.exact_high)) for r in link.learnt]
+        rows = [[r.attribute, exact, _percent(r.exact_prior)] for r, exact in each]
+        what = "What the search reveals of the other attributes: percent named exactly"
+        show.of_columns(out, what, ["attribute", "exact %", "prior"], rows)
+
+
+def _small(share: float) -> str:
+    return f"{100 * share:.3g}"
+
+
+def _interval(share: float, low: float, high: float) -> str:
+    return f"{100 * share:.1f} ({100 * low:.1f}-{100 * high:.1f})"
 
 
 def _guesses(row: GuessFigures) -> list[object]:

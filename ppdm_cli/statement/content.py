@@ -17,7 +17,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec import UNSET
 
-from ppdm_cli.attacks import GuessFigures, OrderFigures
+from ppdm_cli.attacks import GuessFigures, LinkReport, OrderFigures
 from ppdm_cli.channels import KINDS
 from ppdm_cli.display import UNLIMITED, at_most, exactly, percent, up
 from ppdm_cli.errors import argument, counted, some
@@ -93,6 +93,7 @@ class AttackReport(msgspec.Struct, frozen=True):
     measured: bool
     attacks: list[GuessFigures]
     order: list[OrderFigures] = []
+    link: LinkReport | None = None
 
 
 class BeliefLimit(NamedTuple):
@@ -301,8 +302,9 @@ def _attacks(s: Statement) -> list[Part]:
     for row in s.attack.attacks:
         if row.exact is not None and row.exact > (getattr(best.get(row.attribute), "exact", None) or -1.0):
             best[row.attribute] = row
+    found: list[Part] = [] if s.attack.link is None else [s.attack.link.sentence()]
     if not best:
-        return ["None of these attacks names single values."]
+        return found or ["None of these attacks names single values."]
     rows = sorted(best.values(), key=lambda r: (r.exact_prior or 0.0) - (r.exact or 0.0))
     columns = ["attribute", "guessed right before", "guessed right after", "from", "strongest belief"]
     return [
@@ -312,6 +314,7 @@ def _attacks(s: Statement) -> list[Part]:
         TextTable(columns, [_attacked(r) for r in rows]),
         "The strongest belief is the one about the record of which the reader is most sure. The limits above "
         "hold for it too: what counts is how sure the reader was before.",
+        *found,
     ]
 
 

@@ -54,6 +54,22 @@ def test_json_is_what_the_library_gives(here_made: Path, ppdm: Run) -> None:
             assert row["bound"] == pytest.approx(worst_posterior(gamma, row["largest_prior"]))
 
 
+def test_link_shows_how_often_a_row_is_found(here_made: Path, ppdm: Run) -> None:
+    args = ("attack", "r.parquet", "--with", "link", "--knows", "age", "--knows", "region")
+    found = json.loads(ppdm(*args, "--json").stdout)
+    assert found["link"]["knows"] == ["age", "region"] and found["attacks"] == []
+    for row in found["link"]["found"]:
+        assert row["first_low"] <= row["first"] <= row["first_high"] and row["first"] <= row["ten"]
+    shown = ppdm(*args).stdout.decode()
+    assert "People whose row is found, as expected from the release alone" in shown
+    assert found["sentences"][-1].startswith("Someone who knows 'age', 'region' of a person can be expected to")
+    assert [r["attribute"] for r in found["link"]["learnt"]] == ["income", "member", "since", "group"]
+    measured = ppdm(*args, "--truth", "original.parquet").stdout.decode()
+    assert "measured against the original" in measured and "ranks the person's row first in" in measured
+    refused = ppdm("attack", "r.parquet", "--with", "link", "--knows", "regoin", code=2).stderr.decode()
+    assert "did you mean 'region'?" in refused
+
+
 def test_files_and_their_sidecars(here_made: Path, ppdm: Run) -> None:
     args = ("attack", "r.parquet", "--truth", "original.parquet")
     ppdm(*args, "-o", "a.parquet", "--recovered", "guessed.csv", "--plot", "a.svg")

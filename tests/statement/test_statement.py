@@ -129,6 +129,8 @@ def test_the_page_and_the_json_have_the_same_figures(release: Path, ppdm: Run, s
         listed = re.search(rf" {one['attribute']} (\d+) (ranges, with ends at|values?:) (.*?) ", shown.text)
         assert listed and int(listed[1]) == len(one["values"]) - one["ranges"]
         assert ", ".join(one["values"]) in shown.text
+    everyone = figures["attack"]["link"]["found"][0]
+    assert f"person's row first in {percent(everyone['first'])} of the cases" in shown.text
     best = {r["attribute"]: r for r in sorted(figures["attack"]["attacks"], key=lambda r: r.get("exact") or 0)}
     assert len(best) == 4
     for row in best.values():
