@@ -74,8 +74,12 @@ docs: $(READY)
 man: $(READY)
 	$(BIN)/python -m tests.man build/man
 
+# Serve it with `python3 -m http.server -d build/site`.
+site: .venv-site/ready
+	.venv-site/bin/python site/build.py build/site
+
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .venv-site build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 
 # ppdm and what it needs: enough for the demo
 $(INSTALLED): pyproject.toml constraints.txt
@@ -90,4 +94,10 @@ $(READY): $(INSTALLED)
 	sed '$(WITHOUT_SPARK)' constraints.txt > $(VENV)/requirements.txt
 	$(PIP) install --require-hashes -r $(VENV)/requirements.txt
 	$(PIP) check
+	@touch $@
+
+# The site's tools, apart from the others
+.venv-site/ready: site/requirements.txt
+	$(PYTHON) -m venv .venv-site
+	.venv-site/bin/python -m pip --quiet --disable-pip-version-check install --require-hashes -r site/requirements.txt
 	@touch $@
