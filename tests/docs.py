@@ -25,7 +25,7 @@ from tests.vocabulary import here
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
-PAGES = [ROOT / "README.md", ROOT / "sample_data" / "README.md", *sorted(DOCS.rglob("*.md"))]
+PAGES = [*sorted(ROOT.glob("*.md")), ROOT / "sample_data" / "README.md", *sorted(DOCS.rglob("*.md"))]
 
 _BLOCK = re.compile(
     r"^(?:<!-- (?P<mark>help|file): (?P<name>\S+) -->\n)?```(?P<kind>\w+)\n(?P<body>.*?)^```$", re.M | re.S

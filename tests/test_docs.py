@@ -26,7 +26,7 @@ from ppdm_cli.privacy import PRIOR, believed_after
 from ppdm_cli.releases import decode
 from ppdm_cli.sidecar import json_schema
 from ppdm_cli.statement.content import GRADES
-from tests.docs import DOCS, PAGES, ROOT, commands, page_name, rebuilt
+from tests.docs import PAGES, ROOT, commands, page_name, rebuilt
 from tests.readme import PICTURE, measured, picture, written
 from tests.reference import GENERATED
 from tests.tour import TOUR, executed, same, told
@@ -187,11 +187,6 @@ def test_guides_are_short_and_easy_to_read(page: Path) -> None:
 def test_the_grade_of_a_text_rises_with_its_sentences_and_words() -> None:
     short, long = "The cat sat on the mat. It sat.", "Administrative considerations invalidate anonymisation."
     assert grade(short) < 2 < 10 < grade(long)
-
-
-def test_every_page_is_in_the_index() -> None:
-    linked = set(_LINK.findall(text_of("docs/README.md")))
-    assert {str(p.relative_to(DOCS)) for p in DOCS.rglob("*.md")} - {"README.md"} <= linked
 
 
 def test_every_exit_code_is_listed() -> None:
