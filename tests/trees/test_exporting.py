@@ -159,7 +159,6 @@ def by_jpmml(path: Path, rows: list[dict[str, Any]], class_: str) -> list[Any]:
     from jpmml_evaluator.py4j import Py4JBackend
 
     backend = Py4JBackend()
-    backend.createGateway()
     try:
         evaluator = make_evaluator(str(path), backend=backend).verify()
         return [evaluator.evaluate(row)[class_] for row in rows]
