@@ -14,7 +14,6 @@ import re
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from functools import partial, reduce
 from itertools import groupby
 from math import isqrt
@@ -25,15 +24,24 @@ from urllib.parse import unquote
 import msgspec
 import pyarrow as pa
 from py4j.protocol import Py4JJavaError
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as spark
 from pyspark.sql.types import StructField, StructType
 
 from ppdm_cli.engine import Advance, Batch, Made, Writing
-from ppdm_cli.engine.spark_frames import FrameEngine, plainly, speaking
+from ppdm_cli.engine.spark_frames import (
+    ROWS_OF_PART,
+    SIDECAR_INSIDE,
+    FrameEngine,
+    Read,
+    metadata_of,
+    plainly,
+    shuffled,
+    speaking,
+)
 from ppdm_cli.engine.spark_tables import PartFile, SparkTable, Store, files_of, spelt, understood
-from ppdm_cli.engine.spark_tasks import CHANGED, PLACE, STATES, Known, Physical, Place, Told, Work
-from ppdm_cli.engine.spark_types import FrameRows, Rows
+from ppdm_cli.engine.spark_tasks import CHANGED, STATES, Known, Physical, Place, Told, Work
+from ppdm_cli.engine.spark_types import FileRows, Rows
 from ppdm_cli.errors import DataError, PpdmError, UsageError, argument, quoted
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import FOLDER_SIDECAR, PARQUET, Output, Table, for_spark, rows_per_partition
@@ -43,8 +51,6 @@ _TOGETHER = 64
 """Of states from more splits than these, executors merge some before the driver does."""
 _PARTITIONS_TOGETHER = 4
 """As many rows as in so many partitions are written by one task, from several small files."""
-_ROWS_OF_PART = 1 << 20
-"""Rows of a shuffled part, about."""
 _SETTINGS = {
     "spark.sql.caseSensitive": "true",
     "spark.sql.execution.arrow.maxRecordsPerBatch": str(1 << 16),
@@ -92,19 +98,10 @@ class SparkEngine(FrameEngine):
         self, stack: ExitStack, output: Any = None, sidecar: Any = None, force: bool = False, to: Any = None
     ) -> Output:
         if sidecar is not None:
-            raise UsageError(
-                "sidecar-of-folder", "a folder has its sidecar in it", "do not say where the sidecar goes"
-            )
+            raise SIDECAR_INSIDE
+        self._numbering(stack)
         roots = {r for t in self._tables.values() for r in t.roots}
         return stack.enter_context(Folder(self._store, output, force, roots, self._given))
-
-    def refusal(self) -> UsageError:
-        return UsageError(
-            "dataframe-of-no-files",
-            "the rows of a DataFrame that is not just Parquet files have no numbers and no order",
-            "write it as Parquet, and give what spark.read.parquet makes of that; to mine a release, add "
-            "sidecar=release.sidecar",
-        )
 
     def keeps(self, table: Table) -> bool:
         return isinstance(table, SparkTable) or super().keeps(table)
@@ -119,14 +116,16 @@ class SparkEngine(FrameEngine):
     ) -> Sidecar | None:
         read, into, sidecar = self._read(table, columns), writing.into, writing.sidecar
         assert isinstance(into, Folder)
-        if isinstance(read, FrameRows):
-            raise self.refusal()
         if read is None:
             raise UsageError(
                 "table-not-on-spark",
                 "the table is in this process's memory, and Spark writes only what it reads itself",
                 "give its files or spark.createDataFrame(...), or leave out running(engine=...)",
             )
+        if read.frame is not None:
+            made = super().write(table, task, columns, advance, writing)
+            into.fill_frame(into.frame, made)
+            return made
         told = self._context.accumulator({}, Told())
         inside = None if sidecar is None else msgspec.structs.replace(sidecar, records=None).encode()
         made_of = Physical.of(writing.schema, writing.shuffled)
@@ -137,8 +136,8 @@ class SparkEngine(FrameEngine):
                 lambda batches: work.made(batches), made_of.struct(for_spark(writing.schema, inside))
             )
             if writing.shuffled:
-                parts = max(-(-read.rows // _ROWS_OF_PART), self._context.defaultParallelism)
-                made = made.repartition(parts, PLACE).sortWithinPartitions(PLACE).drop(PLACE)
+                parts = max(-(-read.rows // ROWS_OF_PART), self._context.defaultParallelism)
+                made = shuffled(made, parts)
             made.write.option("maxRecordsPerFile", "0").parquet(into.hidden)
         states, order = dict(told.value), dict[int, int]()
         told.value = {}
@@ -162,9 +161,9 @@ class SparkEngine(FrameEngine):
     def _read(self, table: Table, columns: Sequence[str] | None) -> Any:
         names = list(table.schema.names if columns is None else columns)
         parts = list(table.partitions(names))
-        if not all(isinstance(p, Rows) for p in parts):
+        if not all(isinstance(p, Rows) and not isinstance(p, FileRows) for p in parts):
             return super()._read(table, columns)
-        found = _Read(names, parts)  # type: ignore[arg-type]
+        found = Read(names, parts)  # type: ignore[arg-type]
         rows = 0
         for part in found.parts:
             rows += part.rows
@@ -173,41 +172,23 @@ class SparkEngine(FrameEngine):
                 rows = 0
         return found
 
-    def _runs(self, read: Any, task: Any, merge: Any) -> Iterator[tuple[int, Any]]:
-        """Yield the states of runs of partitions in order, with how many rows these have."""
-        if isinstance(read, FrameRows):
-            yield from super()._runs(read, task, merge)
-            return
-        if not read.parts:
-            return
-        with self._known(read) as known, speaking():
-            work = Work(known, task, merge)
-            runs = self._frame(read).mapInArrow(lambda batches: work.states(batches), STATES)
-            splits = runs._jdf.queryExecution().toRdd().getNumPartitions()
-            if merge is not None and splits > _TOGETHER:
-                wide = -(-len(read.parts) // isqrt(splits))
-                near = (spark.col("first") / spark.lit(wide)).cast("long")
-                runs = runs.repartition(isqrt(splits), near).mapInArrow(
-                    lambda batches: work.merged(batches), STATES
-                )
-            found = sorted((r.first, r.last, bytes(r.state)) for r in runs.collect())
-        work.check({first: sealed for first, _, sealed in found})
-        after = 0
-        for first, last, sealed in found:
-            if first != after:
-                break
-            after = last + 1
-            yield sum(p.rows for p in read.parts[first:after]), work.unsealed(sealed)
-        if after != len(read.parts):
-            raise CHANGED
+    def _merged(self, read: Any, runs: Any, work: Work) -> Any:
+        splits = runs._jdf.queryExecution().toRdd().getNumPartitions()
+        if work.merge is None or splits <= _TOGETHER:
+            return runs
+        wide = -(-len(read.parts) // isqrt(splits))
+        near = (spark.col("first") / spark.lit(wide)).cast("long")
+        return runs.repartition(isqrt(splits), near).mapInArrow(lambda batches: work.merged(batches), STATES)
 
-    def _tables_of(self, read: _Read) -> list[SparkTable]:
+    def _tables_of(self, read: Read) -> list[SparkTable]:
         return list({id(t): t for t in (self._tables[p.uri] for p in read.parts)}.values())
 
     def _frame(
-        self, read: _Read, some: Sequence[PartFile] | None = None, session: SparkSession | None = None
+        self, read: Read, some: Sequence[PartFile] | None = None, session: SparkSession | None = None
     ) -> DataFrame:
         """Return the columns of a table or of some of its files, then each row's file and its number there."""
+        if read.frame is not None:
+            return super()._frame(read)
         tables = self._tables_of(read)
         roots = {r: folder for t in tables for r, folder in t.named.items()}
         if some is not None:
@@ -218,10 +199,7 @@ class SparkEngine(FrameEngine):
             reader = reader.option("pathGlobFilter", "*" + PARQUET.suffixes[0])
         schema = StructType([StructField(n, t) for n, t in types.items()])
         frame = reader.schema(schema).parquet(*map(spelt, roots))
-        if hasattr(frame, "metadataColumn"):
-            place = frame.metadataColumn("_metadata")
-        else:  # Spark 3.5 has it, and its Python does not
-            place = Column(frame._jdf.metadataColumn("_metadata"))
+        place = metadata_of(frame)
         own = [n for n in read.names if n in types]
         return frame.select(
             *map(spark.expr, plainly(own)),
@@ -230,8 +208,12 @@ class SparkEngine(FrameEngine):
         )
 
     @contextmanager
-    def _known(self, read: _Read, begins: Mapping[int, int] | None = None) -> Iterator[Any]:
+    def _known(self, read: Read, begins: Mapping[int, int] | None = None) -> Iterator[Any]:
         """Yield what the executors know of the partitions."""
+        if read.frame is not None:
+            with super()._known(read) as known:
+                yield known
+            return
         places: dict[tuple[str, int], Place] = {}
         files = {u: _spellings(u) for u in {p.uri for p in read.parts}}
         first = 0
@@ -251,7 +233,7 @@ class SparkEngine(FrameEngine):
         finally:
             known.destroy()
 
-    def _in_order(self, read: _Read) -> tuple[DataFrame, dict[int, int]]:
+    def _in_order(self, read: Read) -> tuple[DataFrame, dict[int, int]]:
         """Return a table in splits of rows that follow each other: a part of a file, or several small files.
 
         Also the first partition of such files for each of theirs, because Spark brings the largest file first.
@@ -289,18 +271,6 @@ class SparkEngine(FrameEngine):
         session.conf.set("spark.sql.files.openCostInBytes", str(cost))
         session.conf.set("spark.sql.files.minPartitionNum", "1")
         return session
-
-
-@dataclass(frozen=True)
-class _Read:
-    """What is read of a table in a pass: columns, and partitions in order."""
-
-    names: list[str]
-    parts: list[Rows]
-
-    @property
-    def rows(self) -> int:
-        return sum(p.rows for p in self.parts)
 
 
 def _spellings(uri: str) -> set[str]:
@@ -372,6 +342,13 @@ class Folder(Output):
     def __exit__(self, *_: object) -> None:
         with suppress(Py4JJavaError):
             self._system.delete(self._store.at(self.hidden)[1], True)
+
+    def fill_frame(self, frame: Any, sidecar: Sidecar | None = None) -> None:
+        """Write a DataFrame, whose rows have no order."""
+        with speaking():
+            frame.write.parquet(self.hidden)
+        self.filled(None, sidecar.encode() if sidecar else None)
+        self.frame = None
 
     def filled(self, order: Mapping[int, int] | None, sidecar: bytes | None) -> None:
         """Give the parts names in the order of their rows, and add the sidecar."""

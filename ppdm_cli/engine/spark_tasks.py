@@ -9,6 +9,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -17,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from pyspark import TaskContext
-from pyspark.sql.types import BinaryType, LongType, StructField, StructType
+from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
 from ppdm_cli import dtypes
 from ppdm_cli.coins import Key
@@ -31,6 +32,14 @@ STATES = StructType(
         StructField("first", LongType(), False),
         StructField("last", LongType(), False),
         StructField("state", BinaryType(), False),
+    ]
+)
+RANGES = StructType(
+    [
+        StructField("path", StringType(), False),
+        StructField("file", LongType(), False),
+        StructField("first", LongType(), False),
+        StructField("rows", LongType(), False),
     ]
 )
 PLACE = "ppdm_place"
@@ -47,11 +56,16 @@ class Known(NamedTuple):
     """What executors know of a table, which is no secret."""
 
     names: list[str]
-    places: Mapping[tuple[str, int], Place]
+    places: Mapping[tuple[Any, int], Place]
     """Partitions by their file and the number of their first row there."""
-    files: frozenset[str]
-    begins: Mapping[int, int]
+    files: frozenset[Any]
+    begins: Mapping[int, int] = {}
     """The first partition of the small files that a split has, by each of their partitions."""
+
+    @property
+    def value(self) -> Known:
+        """Return itself, as a broadcast of it does."""
+        return self
 
 
 class Told:
@@ -113,6 +127,7 @@ class Work:
     task: Callable[[Batch], Any]
     merge: Callable[[Any, Any], Any] | None
     told: Any = None
+    """The accumulator of what is told, or the digests of what was made of partitions before."""
     physical: Physical | None = None
     options: Options | None = field(default_factory=options_in_use)
     key: bytes = field(default_factory=lambda: Key.fresh().secret, repr=False)
@@ -179,6 +194,15 @@ class Work:
         finally:
             HERE.clear()
 
+    def again(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows that the task made when it was tried, or raise."""
+        assert self.physical is not None
+        for index, made in self._done(batches):
+            self.check({index: self.sealed(made)} if index < 0 else {})
+            if digest_of(made) != self.told[index]:
+                raise CHANGED
+            yield self.physical.batch(made)
+
     def added(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the rows as they came, with the columns that the task makes of them."""
         assert self.physical is not None
@@ -240,6 +264,28 @@ def _partitions(known: Known, batches: Iterable[pa.RecordBatch]) -> Iterator[tup
                 waiting, place = [], None
     if place is not None:
         raise CHANGED
+
+
+def digest_of(made: Made[Any]) -> bytes:
+    """Return a digest of rows by which they are known again."""
+    return blake2b(made.rows.serialize(), digest_size=16).digest()
+
+
+def row_ranges(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield where the rows of a split are in their files, or -1 rows of a file that leave some out."""
+    found: dict[int, tuple[str, int, int]] = {}
+    for batch in filter(len, batches):
+        path_of, file_of, row_of = batch.columns
+        files, rows = file_of.to_numpy(), row_of.to_numpy()
+        starts = np.flatnonzero(np.r_[True, files[1:] != files[:-1]])
+        for start, end in zip(starts, [*starts[1:], batch.num_rows], strict=True):
+            file, own = int(files[start]), rows[start:end]
+            path, first, many = found.get(file, (path_of[start].as_py(), int(own[0]), 0))
+            follow = many >= 0 and np.array_equal(own, np.arange(first + many, first + many + len(own)))
+            found[file] = path, first, many + len(own) if follow else -1
+    if found:
+        columns = zip(*((path, file, *place) for file, (path, *place) in found.items()), strict=True)
+        yield pa.RecordBatch.from_arrays([pa.array(c) for c in columns], names=RANGES.names)
 
 
 def _as_they_come(

@@ -75,6 +75,13 @@ class Rows(Partition):
 
 
 @dataclass(frozen=True)
+class FileRows(Rows):
+    """A partition of a DataFrame whose rows Spark numbers within their files."""
+
+    frame: Any = None
+
+
+@dataclass(frozen=True)
 class FrameRows(Partition):
     """All rows of a DataFrame: Spark may give them in another order each time, so they have no numbers."""
 

@@ -144,7 +144,7 @@ class Output:
                 shutil.copyfileobj(self._file, self._standard, 1 << 20)
             self._standard.flush()
 
-    def fill_frame(self, frame: DataFrame | pa.Table, sidecar: Sidecar) -> None:
+    def fill_frame(self, frame: DataFrame | pa.Table, sidecar: Sidecar | None = None) -> None:
         """Write a result table."""
         table = frame if isinstance(frame, pa.Table) else frame.to_arrow()
         self.fill(table.to_batches(), table.schema, sidecar, lambda: table.num_rows)

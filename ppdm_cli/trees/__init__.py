@@ -434,17 +434,22 @@ def predict(
 
     tree = as_tree(tree)
     table = open_records(data, tree, csv, from_)
-    if output is not None:
-        with ExitStack() as stack:
-            labelled = destination(stack, output, None, force)
-            classify(tree, table, labelled, heaviest)
-            commit(labelled)
-        return None
+    added = None
     if ENGINE.get().keeps(table):
         labels = AddedLabels(tree, table, heaviest)
         added = ENGINE.get().adding(table, labels, labels.columns, labels.schema)
-        if added is not None:
-            return cast("pl.DataFrame", added)
+    if output is not None:
+        with ExitStack() as stack:
+            labelled = destination(stack, output, None, force)
+            if added is None:
+                classify(tree, table, labelled, heaviest)
+            else:
+                labelled.fill_frame(added)
+            commit(labelled)
+        return None
+    if added is not None:
+        return cast("pl.DataFrame", added)
+    if ENGINE.get().keeps(table):
         what = "the records are on a cluster, and their predictions stay there"
         raise UsageError("output-needed", what, f"name a folder for them: {argument('output', 'labelled')}")
     found = predict_table(tree, table, heaviest)

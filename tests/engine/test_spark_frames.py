@@ -64,13 +64,38 @@ def test_any_frame_of_a_release_is_mined_with_its_sidecar(data: Path, session: A
     assert np.array_equal(tree.counts, one[2].tree.counts) and train_tree(same, "group", sidecar=sidecar).tree
     with pytest.raises(MismatchError, match=r"'the DataFrame' has \d+ records, its sidecar says 1500"):
         estimate(same.where("car > 3"), sidecar=sidecar)
+    with raises("no-sidecar-in-memory"):
+        estimate(same)
+
+
+def test_a_frame_is_perturbed_where_spark_numbers_all_rows_of_its_files(data: Path, session: Any) -> None:
+    """Columns of its own are fine; rows that are left out, moved or repeated are not."""
+    session.conf.set("spark.sql.legacy.parquet.nanosAsLong", "true")
+    people = session.read.parquet(str(data / "data")).drop("at")
+    more = people.selectExpr("*", "array(age) as `an array`")
+    settings: Any = {"gamma": 9, "class_": "group", "seed": 1}
+    here = pl.read_parquet(data / "data" / "*.parquet").drop("at").cast({"elevel": pl.Int16})
+    one: Any = perturb(here, **settings).frame
+    made = perturb(more, **settings, drop="an array")
+    frame: Any = made.frame
+    assert made.sidecar.records == 1_500
+    assert pl.DataFrame(frame.toArrow()).sort(one.columns).equals(one.sort(one.columns))
+    perturb(more, data / "many", **settings, drop="an array")
+    assert whole(data / "many").sort(one.columns).equals(one.sort(one.columns))
+    shuffled: Any = perturb(more, **settings, drop="an array", shuffle=True).frame
+    rows = pl.DataFrame(shuffled.toArrow())
+    assert rows.sort(one.columns).equals(one.sort(one.columns)) and not rows.equals(one)
+    usable: Any = reconstruct(frame).frame
+    assert usable.count() == 1_500
     for refused in (
-        lambda: estimate(same),
-        lambda: perturb(same, gamma=9),
-        lambda: reconstruct(same, sidecar=sidecar),
+        people.where("age > 30"),
+        people.repartition(3),
+        people.union(people),
+        people.selectExpr("*", "explode(sequence(1, 2))"),
+        session.createDataFrame(one[:9].rows(), one.columns),
     ):
         with raises("dataframe-of-no-files"):
-            refused()
+            perturb(refused, gamma=9)
 
 
 def test_a_frame_of_a_copy_is_mined_with_its_sidecar(data: Path, session: Any) -> None:
@@ -126,6 +151,11 @@ def test_predictions_stay_where_the_rows_are(data: Path, session: Any) -> None:
     assert [tuple(r) for r in counts] == expected
     assert labelled.columns == [*some.columns, "predicted", "confidence"]
     assert labelled.schema["an array"] == some.schema["an array"]
+    predict(tree, some, data / "labelled")
+    assert whole(data / "labelled").height == sum(n for _, n in expected)
+    assert whole(data / "labelled").columns == labelled.columns
+    with raises("output-exists"):
+        predict(tree, some, data / "labelled")
     with raises("predictions-there-already"):
         predict(tree, labelled)
     with raises("tested-column-missing"):
@@ -136,8 +166,8 @@ def test_predictions_stay_where_the_rows_are(data: Path, session: Any) -> None:
 @pytest.mark.skipif(
     not find_spec("grpc"), reason="only Connect needs grpcio; `make long` installs it and runs this"
 )
-def test_by_spark_connect_releases_are_mined_and_trees_predict(data: Path) -> None:
-    people = pl.read_parquet(data / "data" / "*.parquet").drop("at")
+def test_spark_connect_gives_what_threads_give(data: Path) -> None:
+    people = pl.read_parquet(data / "data" / "*.parquet").drop("at").cast({"elevel": pl.Int16})
     for part in (data / "data").iterdir():
         part.unlink()
     people.write_parquet(data / "data" / "p.parquet")
@@ -150,12 +180,25 @@ def test_by_spark_connect_releases_are_mined_and_trees_predict(data: Path) -> No
     )
     found = json.loads(done.stdout.splitlines()[-1])
     assert found["said"] == {
-        "perturb": "spark-connect", "predict": "output-on-connect", "fewer": "wrong-number-of-records",
-        "path": "path-on-connect",
+        "again": "output-exists", "force": "force-on-connect", "some": "dataframe-of-no-files",
+        "fewer": "wrong-number-of-records", "path": "path-on-connect",
     }  # fmt: skip
+    order = people.columns
+    one = pl.read_parquet(released).sort(order)
+    for name in ("perturbed/*.parquet", "shuffled.parquet"):
+        assert pl.read_parquet(data / name).sort(order).equals(one)
+    assert estimate(data / "perturbed").frame.equals(estimate(released).frame)
+    usable: Any = reconstruct(released).frame
+    assert pl.read_parquet(data / "usable" / "*.parquet").sort(order).equals(usable.sort(order))
     assert near(found["estimate"], estimate(released).frame.fill_nan(None).to_dicts())
     assert near(found["query"], json.loads(json.dumps([*map(asdict, query(released, QUERY).rows)])))
     assert near(found["leaves"], train_tree(released, "group").tree.counts.tolist())
     labels = people.with_columns(predict(train_tree(data / "data", "group"), people).select("predicted"))
     counts = labels.filter(pl.col("age") > 30).group_by("predicted").len().sort("predicted").rows()
     assert found["predicted"] == [list(r) for r in counts]
+    assert pl.read_parquet(data / "labelled" / "*.parquet").height == 1_500
+    assert found["replaced"] is True
+    secret = (data / "my.key").read_text().strip().encode()
+    events = [p.read_bytes() for p in (data / "events").rglob("*") if p.is_file()]
+    assert max(map(len, events)) > 1 << 16
+    assert not any(secret in e or bytes.fromhex(secret.decode()) in e or b"canary12" in e for e in events)
