@@ -14,6 +14,7 @@ BUDGETS = {
     "README": 850, "CHANGELOG": 360, "CONTRIBUTING": 600, "SECURITY": 150, "docs/README": 500,
     "docs/faq": 900, "docs/glossary": 600, "docs/tutorials/miner": 900, "docs/tutorials/owner": 1300,
     "docs/how-to/check-and-sign": 800, "docs/how-to/choose-a-budget": 700,
+    "docs/how-to/count-values": 450, "docs/how-to/experiments": 550,
     "docs/how-to/data-for-other-tools": 350, "docs/how-to/dataframes": 400,
     "docs/how-to/fix-a-mistake": 400, "docs/how-to/pram": 200, "docs/how-to/prepare-an-export": 600,
     "docs/how-to/publish-again": 700, "docs/how-to/rare-and-long-columns": 600,
