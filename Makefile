@@ -48,6 +48,7 @@ papers: long
 	$(BIN)/python -m tests.experiments.told
 	$(BIN)/python -m tests.experiments.bayes
 	$(BIN)/python -m tests.experiments.records $(FOLDER)
+	$(if $(FOLDER),$(BIN)/python -m tests.experiments.links $(FOLDER))
 	$(if $(FOLDER),$(BIN)/python -m tests.experiments.record_intervals $(FOLDER))
 	$(BIN)/python -m tests.experiments.no_signal
 	$(BIN)/python -m tests.experiments.noise

@@ -25,7 +25,7 @@ BINS, DRAWN, SETS = 20, 1000, 80
 def coded(table: pl.DataFrame) -> tuple[np.ndarray, list[tuple[int, bool]]]:
     """Codes of all columns, numbers in equal bins, and their sizes."""
     codes, sizes = [], []
-    for column in table.drop("fnlwgt", "class"):
+    for column in table.drop("fnlwgt", "class", strict=False):
         if column.dtype.is_numeric() and column.n_unique() > BINS:
             low, high = float(column.min()), float(column.max())  # type: ignore[arg-type]
             codes.append(np.minimum((column.to_numpy() - low) / (high - low) * BINS, BINS - 1).astype(np.int64))
