@@ -53,6 +53,14 @@ error, with `id`, `what` and `next_step`.
 These are the most common ones, from A to Z. *Refused* means that the command would give away too much, or that
 its result would mean nothing. [The shell](shell.md) lists the exit codes.
 """
+_REPORTS_HEAD = """# Reports
+
+A command prints tables for people. `-o` writes them to a file and `--json` prints them for programs, with all
+digits. These are the columns that need an explanation; [Questions](query.md#output) has those of `query`.
+`ppdm explain stays` prints one.
+
+| column | in files | meaning |
+|---|---|---|"""
 _PICTURED = ("gamma-diagonal", "band", "box")
 """The kinds of matrix that the glossary has."""
 _SETTINGS = re.compile(r"(?<=<!-- settings -->\n).*?(?=<!-- end of settings -->)", re.DOTALL)
@@ -204,6 +212,15 @@ def errors_page() -> str:
     return "\n".join([*lines, ""])
 
 
+def reports_page() -> str:
+    """The columns that commands print, with their names in files."""
+    lines = [_REPORTS_HEAD]
+    for e in _words("column"):
+        form = ", ".join(f"`{name}`" for name in e.form.split(", "))
+        lines.append(f"| {e.name} | {form} | {e.text} |")
+    return "\n".join([*lines, ""])
+
+
 def plan_page() -> str:
     """The page on plans with today's settings of an attribute."""
     names = [(", ".join(f"`{n}`" for n in (e.name, *e.also)), e) for e in _words("setting")]
@@ -215,6 +232,7 @@ PLAN = DOCS / "reference" / "plan.md"
 GENERATED = {
     DOCS / "glossary.md": glossary_page,
     DOCS / "reference" / "errors.md": errors_page,
+    DOCS / "reference" / "reports.md": reports_page,
     PLAN: plan_page,
     DOCS / "reference" / "commands.md": commands_page,
     DOCS / "reference" / "python.md": python_page,

@@ -8,7 +8,10 @@ import pytest
 
 from ppdm_cli.channels import KINDS
 from ppdm_cli.commands import SUBCOMMANDS
+from ppdm_cli.commands.attack import _GUESSES
+from ppdm_cli.commands.entropy import _DESIGN, _TITLES
 from ppdm_cli.commands.explain import explanations
+from ppdm_cli.commands.show import _CELLS
 from tests.docs import DOCS
 from tests.reference import exit_codes
 from tests.vocabulary import Run
@@ -24,6 +27,7 @@ from tests.vocabulary import Run
         ("gamma-diagonal", "gamma-diagonal", "matrix"),
         ("train_tree", "train-tree", "command"),
         ("no-gamma", "no-gamma", "error"),
+        ("std error", "std error", "column"),
     ],
 )
 def test_explain_finds_each_sort_of_entry(typed: str, name: str, sort: str, ppdm: Run) -> None:
@@ -35,6 +39,13 @@ def test_explain_finds_each_sort_of_entry(typed: str, name: str, sort: str, ppdm
 def test_explain_offers_the_nearest_entry_for_an_unknown_word(ppdm: Run) -> None:
     for typed, step in (("epsilom", b"did you mean 'epsilon'?"), ("qqqq", b"see docs/glossary.md")):
         assert step in ppdm("explain", typed, code=2).stderr
+
+
+def test_every_column_of_the_reports_on_privacy_is_explained() -> None:
+    known = {name for e in explanations() for name in (e.name, *e.also)}
+    printed = {*_CELLS, *_GUESSES, *_DESIGN.values(), *_TITLES.values()}
+    plain = {"type", "domain", "attribute", "attack", "records", "rounds", "publish"}
+    assert printed - plain <= known
 
 
 def test_every_entry_names_what_the_code_has_and_a_page_that_exists() -> None:
