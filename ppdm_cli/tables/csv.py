@@ -45,6 +45,7 @@ from ppdm_cli.tables.csv_records import (
     column_names,
     first_record,
     has_padding,
+    is_blank,
     open_bytes,
     record_start,
     stray_quote,
@@ -95,7 +96,7 @@ class _Parser:
 
     def __call__(self, block: bytes, types: Mapping[str, pa.DataType | None]) -> pa.Table:
         """Parse whole records; an error names the row, counted from 0 within the block."""
-        if len(self.names) > 1 and not block.strip(b"\r\n"):
+        if len(self.names) > 1 and is_blank(block):
             return pa.table({n: pa.nulls(0, t or pa.null()) for n, t in types.items()})
         stray = stray_quote(block, self.options.separator)
         if stray is not None:

@@ -82,8 +82,12 @@ def whole_records(blocks: Iterator[bytes], where: str) -> Iterator[bytes]:
             if carried.count(b'"') % 2:
                 break
             raise _too_long(where, "line", LONGEST_RECORD)
-    if carried.strip(b"\r\n"):
+    if not is_blank(carried):
         yield carried
+
+
+def is_blank(records: bytes) -> bool:
+    return not records or (records.isspace() and not records.strip(b"\r\n"))
 
 
 def record_start(data: bytes, place: int) -> int:
@@ -111,10 +115,15 @@ def _ends(data: bytes, start: int, stop: int, quotes: int) -> np.ndarray:
 
 def has_padding(records: bytes, delimiter: str) -> bool:
     """Return whether some cell may begin with a zero and another digit; never False where one does."""
-    data = np.frombuffer(b"\n" + records, np.uint8)
-    zeros = np.flatnonzero(data[1:-1] == ord("0")) + 1
-    digit = (data[zeros + 1] >= ord("0")) & (data[zeros + 1] <= ord("9"))
-    return bool((digit & np.isin(data[zeros - 1], [ord(c) for c in f'{delimiter}"\n+-'])).any())
+    data = np.frombuffer(b"\n\n" + records + b"\n", np.uint8)
+    zero, before = data[2:-1] == ord("0"), data[1:-2]
+    zero &= data[3:] - ord("0") < 10
+    zero &= (before < ord("0")) | (before == ord(delimiter))  # as marks and signs are
+    places = np.flatnonzero(zero)
+    before, edges = before[places], _ENDS.copy()
+    edges[ord(delimiter)] = True
+    signed = (before == ord("+")) | (before == ord("-"))
+    return bool((edges[before] | (signed & edges[data[places]])).any())
 
 
 def stray_quote(records: bytes, delimiter: str) -> int | None:
