@@ -151,7 +151,8 @@ def inspect(
 def through_all(sidecar: Sidecar) -> list[Channel]:
     """Return the channels that every record goes through."""
     release = opened(sidecar)
-    return [c for c in release.channels if all(c.spec in [o.spec for o in r.channels] for r in release.recipes)]
+    specs = [{o.attributes: o.spec for o in r.channels} for r in release.recipes]
+    return [c for c in release.channels if all(s.get(c.attributes) == c.spec for s in specs)]
 
 
 def attribute_figures(sidecar: Sidecar) -> list[AttributeFigures]:
