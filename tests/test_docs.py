@@ -12,6 +12,7 @@ import re
 from importlib.metadata import version
 from pathlib import Path
 
+import click
 import pytest
 
 from ppdm_cli.channels.exact_draw import DIGITS
@@ -28,7 +29,7 @@ from ppdm_cli.sidecar import json_schema
 from ppdm_cli.statement.content import GRADES
 from tests.docs import PAGES, ROOT, commands, page_name, rebuilt
 from tests.readme import PICTURE, measured, picture, written
-from tests.reference import GENERATED
+from tests.reference import GENERATED, subcommands
 from tests.tour import TOUR, executed, same, told
 
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
@@ -228,6 +229,15 @@ def test_every_setting_of_a_plan_is_described(tmp_path: Path) -> None:
     known = re.findall(r"'(\w+)'", whole.value.next_step + one.value.next_step)
     assert len(known) > 15
     assert not [setting for setting in known if f"`{setting}`" not in page]
+
+
+def test_the_defaults_of_a_plan_are_those_of_the_options() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| .* \| `([^`]+)`[^|]* \|$", text_of("docs/reference/plan.md"), re.M)
+    perturb = subcommands()["perturb"]
+    helps = {o.name: o.get_help_record(click.Context(perturb)) for o in perturb.params}
+    found = {n: re.findall(r"\[default: (.+?)\]$", (helps.get(n) or ("", ""))[1]) for n, _ in rows}
+    assert {n: d.strip('"') for n, d in rows if found[n]} == {n: d[0] for n, d in found.items() if d}
+    assert {"bins", "publish", "matrix", "rare", "scheme", "delimiter"} <= {n for n, d in found.items() if d}
 
 
 def test_numbers_in_the_text_are_those_of_the_code() -> None:
