@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import math
 import re
 from pathlib import Path
@@ -69,3 +70,10 @@ def test_every_table_of_results_is_linked_from_a_page() -> None:
     results = {p.name for p in (DOCS.parent / "tests" / "experiments" / "results").iterdir()}
     pages = "".join(p.read_text("utf-8") for p in DOCS.rglob("*.md"))
     assert results == set(re.findall(r"tests/experiments/results/(\w+\.csv)\)", pages))
+
+
+def test_accuracies_for_whole_records_are_those_of_the_results() -> None:
+    results, page = DOCS.parent / "tests" / "experiments" / "results", text_of("technical/experiments")
+    rows = list(csv.reader((results / "records.csv").read_text("utf-8").splitlines()))
+    shown = [row for row in rows if row[0].startswith(("one pass", "rounds"))]
+    assert len(shown) == 4 and all(f"| {' | '.join(row)} |" in page for row in shown)
