@@ -47,12 +47,6 @@ def test_a_frame_of_spark_is_refused_by_name_where_spark_does_not_run() -> None:
             assert f"{function}('release.parquet')" in error.value.next_step
 
 
-def test_what_spark_connect_cannot_do_is_refused_by_name() -> None:
-    for function in (ppdm_cli.perturb, ppdm_cli.reconstruct):
-        with pytest.raises(UsageError, match="session of Spark Connect"):
-            function(OfSpark())  # type: ignore[arg-type]
-
-
 def test_an_output_that_is_no_path_is_one_clean_error(tree: Any, folder: Path) -> None:
     release = folder / "r.csv"
     for output in (io.BytesIO(), 5, people(9)):
