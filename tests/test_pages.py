@@ -76,3 +76,13 @@ def test_the_index_has_each_part_with_its_pages() -> None:
     for title, folder in PARTS.items():
         own = {p for p in pages() if p.parent == DOCS / folder}
         assert own and own <= found[title], title
+
+
+def test_the_site_has_pinned_tools_and_fetches_nothing_when_read() -> None:
+    pins, *settings = (
+        (ROOT / "site" / n).read_text("utf-8") for n in ("requirements.txt", "mkdocs.yml", "site.css")
+    )
+    lines = pins.replace(" \\\n", "").splitlines()[1:]
+    assert len(lines) > 20
+    assert all(re.fullmatch(r"[\w.-]+==[\w.]+( +--hash=sha256:[0-9a-f]{64})+", line) for line in lines)
+    assert "font: false" in settings[0] and "http" not in "".join(settings)
