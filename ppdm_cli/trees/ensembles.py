@@ -2,7 +2,7 @@
 
 Each tree is grown from a part of the records or of their draws, and sees half of the attributes. It isn't
 pruned: averaging does what pruning is for. `auto` takes an ensemble only where records that were held out show
-that it is right about more of them (docs/reference/train-tree.md).
+that it is right about more of them (docs/how-to/train-a-tree.md).
 """
 
 from __future__ import annotations
