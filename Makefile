@@ -55,6 +55,7 @@ papers: long
 	$(BIN)/python -m tests.experiments.answers
 	$(BIN)/python -m tests.experiments.testing
 	$(BIN)/python -m tests.experiments.regression
+	$(BIN)/python -m tests.experiments.black_box
 
 peers: $(READY)
 	sed '/==/!d; s/ .*//' constraints.txt > $(VENV)/versions.txt

@@ -6,7 +6,7 @@ Here the mechanism is the command `ppdm perturb` with all that it composes, and 
 one outcome. Both neighbours are in one table, among others: so rounds choose alike for them.
 
 Each tester learns on half of the outcomes and is judged on the other half. It returns a lower bound on epsilon
-that holds with probability `SURE`. The attack of LDP-Auditor (Arcolezi and Gambs, PVLDB 2024) is one of them.
+that holds with probability `SURE`. The attack of LDP-Auditor (Arcolezi and Gambs, PoPETs 2024) is one of them.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ COMPOSITIONS: dict[str, tuple[str, ...]] = {
     "one attribute, with null": ("--gamma", "2", "--drop", "age", "--drop", "ill", *THREE),
     "every attribute": ("--record-epsilon", "1", "--publish", "all", *THREE),
     "bands": ("--gamma", "1.5", "--matrix", "band", *THREE),
-    "together, two copies": ("--gamma", "1.3", "--together", "age,region", "--copies", "2", *THREE),
+    "together, two copies": ("--gamma", "1.6", "--together", "region,ill", "--copies", "2", "--drop", "age", *THREE),
     "recipes of a box": ("--record-epsilon", "1", "--publish", "2", *THREE),
     "recipes with the class": (
         "--record-epsilon", "1.5", "--publish", "1", "--class", "ill", "--class-in-budget", *THREE,
@@ -188,4 +188,4 @@ def main(each: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if sys.argv[1:] else 1_000_000)
+    main(int(sys.argv[1]) if sys.argv[1:] else 3_000_000)

@@ -48,6 +48,7 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 RELEASES: dict[str, dict[str, Any]] = {
     "gamma": {"gamma": 9},
+    "a fine gamma": {"gamma": 1.491},
     "budget of every attribute": {"record_epsilon": 2, "publish": "all"},
     "kinds": {"gamma": 3},
     "together": {"together": [["age", "region"]], "gamma": 5},
@@ -168,6 +169,7 @@ WRONG = {
     "kinds": (Band, "kinds"),
     "weights": (Weights, "kinds"),
     "recipes": (Box, "recipes"),
+    "one number of very many": (GammaDiagonal, "a fine gamma"),
 }
 
 
