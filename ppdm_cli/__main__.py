@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 
 from ppdm_cli import commands
@@ -21,6 +22,7 @@ def main() -> None:
     """Run the command line; Spark alone needs pandas."""
     if not any("spark" in argument for argument in sys.argv):
         sys.meta_path.insert(0, _WithoutPandas())
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that a cluster's is tidied up
     commands.run_command_line()
 
 

@@ -6,7 +6,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
@@ -26,6 +26,8 @@ Result = TypeVar("Result")
 LEAST_ROWS, MOST_ROWS = 1 << 10, 1 << 18
 MOST_CELLS = 1 << 22
 MOST_COLUMNS = 1 << 16
+QUOTA = Path("/sys/fs/cgroup/cpu.max")
+"""What says how much of the processor a container may use."""
 
 
 def rows_per_partition(columns: int) -> int:
@@ -151,9 +153,11 @@ def _load(partition: Partition) -> _Loaded:
 
 def threads() -> int:
     """Return the number of threads to use: of the cores that this process may use unless another is set."""
-    return THREADS.get() or max(
-        1, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    )
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    with suppress(OSError, ValueError):  # without a quota it says "max"
+        quota, period = map(int, QUOTA.read_text().split())
+        cores = min(cores, -(-quota // period))
+    return THREADS.get() or max(1, cores)
 
 
 @contextmanager

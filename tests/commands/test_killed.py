@@ -63,6 +63,15 @@ def test_a_kill_at_any_moment_leaves_a_pair_that_fits(millions: Path, tmp_path: 
     assert "old" in outcomes
 
 
+def test_a_stop_by_a_scheduler_tidies_up(millions: Path, tmp_path: Path) -> None:
+    running = started(millions, "-o", "r.parquet", "--gamma", "9", folder=tmp_path)
+    while not Path(f"/proc/{running.pid}/maps").read_text().count("arrow"):
+        time.sleep(0.01)
+    running.terminate()
+    assert not any(running.communicate()) and running.returncode == 143
+    assert not list(tmp_path.iterdir())
+
+
 STEPS = """
 import os, signal, sys
 at = int(sys.argv.pop(1))

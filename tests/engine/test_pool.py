@@ -1,12 +1,16 @@
-"""BLAS has one thread while anybody takes small products, and what it had before when the last is done."""
+"""Threads: as many as a container may use, and one of BLAS while anybody takes small products."""
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from threading import Barrier, Thread
 
+import pytest
 from threadpoolctl import threadpool_info
 
 from ppdm_cli.arrays import of_small_products
+from ppdm_cli.tables import threads as threads_to_use
 
 
 def threads() -> set[int]:
@@ -43,3 +47,12 @@ def test_two_callers_leave_what_they_found_whoever_ends_first() -> None:
         both()
         assert threads() == before
     assert seen == [{1}] * 4
+
+
+@pytest.mark.parametrize(("quota", "most"), [("50000 100000", 1), ("150000 100000", 2), ("max 100000", 99)])
+def test_threads_keep_to_the_quota_of_a_container(
+    quota: str, most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "cpu.max").write_text(f"{quota}\n")
+    monkeypatch.setattr("ppdm_cli.tables.base.QUOTA", tmp_path / "cpu.max")
+    assert threads_to_use() == min(most, len(os.sched_getaffinity(0)))
