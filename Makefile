@@ -60,7 +60,9 @@ papers: long
 peers: $(READY)
 	sed '/==/!d; s/ .*//' constraints.txt > $(VENV)/versions.txt
 	$(PIP) install -c $(VENV)/versions.txt fastparquet==2026.9.0 multi-freq-ldpy==0.2.5 pgmpy==1.1.2 pyagrum==3.3.1
-	$(BIN)/pytest -n 0 tests/networks tests/tables/test_pages.py
+	$(PYTHON) -m venv build/anonymeter
+	build/anonymeter/bin/pip install --quiet --disable-pip-version-check anonymeter==1.1.0
+	$(BIN)/pytest -n 0 tests/networks tests/tables/test_pages.py tests/attacks/test_risks.py
 	$(BIN)/python -m tests.experiments.peers $(FOLDER)
 
 prove: $(READY)

@@ -31,9 +31,12 @@ from ppdm_cli.attacks.report import (
     OrderFigures,
     ReadFigures,
     RepeatFigures,
+    RiskFigures,
     Unseen,
     fill_attacked,
+    of_whole_record,
 )
+from ppdm_cli.attacks.risks import Risks, measured_risks
 from ppdm_cli.attacks.row_order import Order
 from ppdm_cli.attacks.run import ATTACKS, Attack, AttackRun, register_attack
 from ppdm_cli.attacks.scoring import Beliefs, Measures, expected
@@ -41,18 +44,30 @@ from ppdm_cli.attacks.whole_record import Record
 from ppdm_cli.display import names
 from ppdm_cli.errors import UsageError, argument, unknown, unknown_column
 from ppdm_cli.files import one_run
-from ppdm_cli.releases import open_original, open_releases, spooled
+from ppdm_cli.releases import open_data, open_original, open_releases, spooled
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import OPENING, CsvOptions, Groups, Output, TableLike, is_stream
 
 __all__ = [
     "ATTACKS", "TESTED", "Adversary", "Attack", "Attacked", "AttackedAttribute", "Belief", "Beliefs",
     "ClassFigures", "CoinVerdict", "FoundFigures", "Guess", "GuessFigures", "LawVerdict", "LinkReport",
-    "Measures", "OrderFigures", "ReadFigures", "Records", "RepeatFigures", "Unseen", "attack", "expected",
-    "fill_attacked", "register_attack",
+    "Measures", "OrderFigures", "ReadFigures", "Records", "RepeatFigures", "RiskFigures", "Unseen", "attack",
+    "expected", "fill_attacked", "register_attack",
 ]  # fmt: skip
 
-for _attack in (Spectral, Pca, BayesLinear, Posterior, Record, KnownAttribute, Link, Repeat, Order, Audit):
+for _attack in (
+    Spectral,
+    Pca,
+    BayesLinear,
+    Posterior,
+    Record,
+    KnownAttribute,
+    Link,
+    Risks,
+    Repeat,
+    Order,
+    Audit,
+):
     register_attack(_attack)
 
 
@@ -125,6 +140,12 @@ def attack(
         raise UsageError(
             "attack-on-spark", "attack does not run on Spark", "call it outside of running(engine=...)"
         )
+    if any(ATTACKS[n].of_tables for n in attacks):
+        if len(attacks) > 1:
+            raise UsageError(
+                "risks-beside-attacks", "risks runs alone", f"leave out the other {argument('attacks')}"
+            )
+        return _risks(data, truth, sidecar, csv, mappings, from_)
     with ExitStack() as stack:
         table, sidecar = open_releases(data, sidecar, from_)
         if not sidecar.perturbed:
@@ -143,7 +164,7 @@ def attack(
         if recovered is not False:
             target = Output(stack, None if recovered is True else recovered, force=force)
         table = spooled(table, stack)
-        asked = tuple(n for n in ATTACKS if n in attacks or not attacks)
+        asked = tuple(n for n, a in ATTACKS.items() if n in attacks or not (attacks or a.of_tables))
         adversary = Adversary(table, sidecar, asked, attacks, original is not None, knows)
         run = AttackRun(adversary, Paired(table, original, sidecar), asked)
         done = run.run()
@@ -151,3 +172,24 @@ def attack(
             run.write_recovered(target)
             done.recovered = target.frame
     return done
+
+
+def _risks(
+    data: TableLike,
+    truth: TableLike | None,
+    sidecar: Sidecar | str | Path | None,
+    csv: CsvOptions | None,
+    mappings: Sequence[Groups],
+    from_: Literal["arrow", "csv"] | None,
+) -> Attacked:
+    """Measure the risks of a release, or of a reconstruction, whose rows need not be the original's."""
+    table, found = open_data(data, sidecar, from_=from_)
+    if found is None:
+        raise UsageError(
+            "no-release", "risks are those of a release or a reconstruction", "name one with its sidecar"
+        )
+    original = open_original(truth, found.attributes, csv, mappings)
+    assert original is not None
+    names = [a.name for a in found.attributes]
+    risks = measured_risks(table, original, names, found.release)
+    return Attacked(sidecar=found, measured=True, record=of_whole_record(found), risks=risks)

@@ -12,7 +12,7 @@ from ppdm_cli import sidecar as sidecars
 from ppdm_cli.attacks.adversary import AttackedAttribute
 from ppdm_cli.attacks.scoring import Measures
 from ppdm_cli.display import Displayed, percent
-from ppdm_cli.errors import counted, listed
+from ppdm_cli.errors import argument, counted, listed
 from ppdm_cli.privacy import PRIOR, believed_after
 from ppdm_cli.releases import opened, record_figures
 from ppdm_cli.sidecar import Evaluated, Past, Sidecar
@@ -177,6 +177,21 @@ class LinkReport(msgspec.Struct, frozen=True):
         )
 
 
+class RiskFigures(msgspec.Struct, frozen=True):
+    """How often a risk came true, beside guessing without looking at the person, with 95% intervals."""
+
+    risk: str
+    tried: int
+    share: float
+    low: float
+    high: float
+    guess: float
+    guess_low: float
+    guess_high: float
+    excess: float
+    """The share beyond guessing, of those that guessing gets wrong."""
+
+
 class LawVerdict(msgspec.Struct, frozen=True, omit_defaults=True):
     """The audit of an attribute's own law: p-values, and the gamma that its values prove."""
 
@@ -241,6 +256,8 @@ class Attacked(Displayed):
     order: list[OrderFigures] = field(default_factory=list)
     link: LinkReport | None = None
     """How often a person's row is found, if that was asked."""
+    risks: list[RiskFigures] = field(default_factory=list)
+    """Anonymeter's three risks, if they were asked for."""
     remarks: list[str] = field(default_factory=list)
     recovered: pl.DataFrame | None = None
     """The best guesses as a polars DataFrame, if they were requested without a file."""
@@ -258,6 +275,14 @@ class Attacked(Displayed):
         if order:
             found.append(f"The order of the rows reveals values of {', '.join(order)}: shuffle it.")
         found += [] if self.link is None else [self.link.sentence(self.measured)]
+        if self.risks:
+            worst = max(self.risks, key=lambda r: r.low - r.guess_high)
+            return [
+                f"The largest risk beyond guessing is {worst.risk}: it succeeds in {percent(worst.share)} of "
+                f"the cases, and guessing in {percent(worst.guess)}.",
+                "What holds for people in general counts here too. Measure people who are not in the release "
+                f"as well, with {argument('truth', 'OTHERS')}: only the difference is about a person.",
+            ]
         return [*found, *[learnt(self)] * bool(self.rows or self.link is None)]
 
     @property

@@ -53,6 +53,8 @@ class Attack(Protocol):
     about: ClassVar[str]
     """What the command's help says of it: a sentence."""
     needs_original: ClassVar[bool] = False
+    of_tables: ClassVar[bool] = False
+    """Whether it compares two tables whose rows need not pair, and so runs only where it alone is named."""
     needs_every_attribute: ClassVar[bool] = False
     """Whether every record has to publish every attribute, separately from the others."""
     by_neighbours: ClassVar[bool] = False

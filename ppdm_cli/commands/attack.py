@@ -141,19 +141,8 @@ def _rejected() -> MismatchError:
 
 def _figures(done: Attacked) -> dict[str, object]:
     """Return the object that `--json` prints."""
-    rest = (
-        "record",
-        "kept",
-        "link",
-        "repeat",
-        "order",
-        "audit",
-        "coins",
-        "unseen",
-        "honest",
-        "remarks",
-        "sentences",
-    )
+    tables = ("record", "kept", "link", "risks", "repeat", "order", "audit", "coins", "unseen")
+    rest = (*tables, "honest", "remarks", "sentences")
     about = {"release": done.sidecar.release, "measured": done.measured, "attacks": done.rows}
     return about | {name: getattr(done, name) for name in rest} | {"unseen": done.unseen or {}}
 
@@ -185,6 +174,19 @@ def _tables(out: Console, done: Attacked) -> None:
         )
     if done.link is not None:
         _linked(out, done.link, title)
+    if done.risks:
+        show.of_columns(
+            out,
+            "Risks: percent of the tries that succeed, and beyond guessing",
+            ["risk", "tries", "succeed", "by guessing", "beyond guessing"],
+            [
+                [
+                    *(r.risk, r.tried, _interval(r.share, r.low, r.high)),
+                    *(_interval(r.guess, r.guess_low, r.guess_high), _percent(max(r.excess, 0.0))),
+                ]
+                for r in done.risks
+            ],
+        )
     if done.repeat:
         show.of_columns(
             out,

@@ -82,6 +82,7 @@ def test_the_order_of_rows_is_tried_on_all_of_many_records(monkeypatch: pytest.M
 
 def test_every_attack_explains_itself_in_a_sentence() -> None:
     assert list(ATTACKS) == [
-        "spectral", "pca", "bayes-linear", "posterior", "record", "known", "link", "repeat", "order", "audit",
+        "spectral", "pca", "bayes-linear", "posterior", "record", "known", "link", "risks", "repeat", "order",
+        "audit",
     ]  # fmt: skip
     assert all(a.about.endswith(".") and len(a.about.split()) < 25 for a in ATTACKS.values())

@@ -70,6 +70,15 @@ def test_link_shows_how_often_a_row_is_found(here_made: Path, ppdm: Run) -> None
     assert "did you mean 'region'?" in refused
 
 
+def test_risks_of_a_release_are_one_table(here_made: Path, ppdm: Run) -> None:
+    args = ("attack", "r.parquet", "--with", "risks", "--truth", "original.parquet")
+    found = json.loads(ppdm(*args, "--json").stdout)["risks"]
+    assert [r["risk"] for r in found[:3]] == ["singling out", "linkability", "inference of age"]
+    shown = ppdm(*args).stdout.decode()
+    assert "Risks: percent of the tries that succeed" in shown and "add --truth OTHERS" not in shown
+    assert "give it with --truth" in ppdm(*args[:4], code=2).stderr.decode()
+
+
 def test_files_and_their_sidecars(here_made: Path, ppdm: Run) -> None:
     args = ("attack", "r.parquet", "--truth", "original.parquet")
     ppdm(*args, "-o", "a.parquet", "--recovered", "guessed.csv", "--plot", "a.svg")
