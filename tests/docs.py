@@ -1,8 +1,7 @@
-"""Keeps the documentation true: `make docs` puts real output and real help into the pages.
+"""Keeps the documentation true: `make docs` puts real output into the pages.
 
-A page may hold three kinds of marked blocks. A `console` block is run, command by command, in a folder of
-its own that has `sample_data`; a block under `<!-- help: NAME -->` is that command's `--help`; a block
-under `<!-- file: NAME -->` is written to that file for the commands after it. Output is compared letter by
+A `console` block is run, command by command, in a folder of its own that has `sample_data`. A block under
+`<!-- file: NAME -->` is written to that file for the commands after it. Output is compared letter by
 letter, but of learnt trees the structure and the rounded figures.
 """
 
@@ -27,9 +26,7 @@ ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 PAGES = [*sorted(ROOT.glob("*.md")), ROOT / "sample_data" / "README.md", *sorted(DOCS.rglob("*.md"))]
 
-_BLOCK = re.compile(
-    r"^(?:<!-- (?P<mark>help|file): (?P<name>\S+) -->\n)?```(?P<kind>\w+)\n(?P<body>.*?)^```$", re.M | re.S
-)
+_BLOCK = re.compile(r"^(?:<!-- file: (?P<name>\S+) -->\n)?```(?P<kind>\w+)\n(?P<body>.*?)^```$", re.M | re.S)
 _VARIES = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{64}")
 """A release's number and a digest: another one each time."""
 
@@ -64,22 +61,19 @@ def page_name(page: Path) -> str:
 
 
 def rebuilt(text: str, folder: Path) -> str:
-    """A page's text with the help and the output that its commands have today."""
+    """A page's text with the output that its commands have today."""
     (folder / "sample_data").symlink_to(ROOT / "sample_data")
     return _BLOCK.sub(lambda block: _rebuilt_block(block, folder), text)
 
 
 def _rebuilt_block(block: re.Match[str], folder: Path) -> str:
     whole, body = block.group(), block["body"]
-    if block["mark"] == "file":
+    if block["name"]:
         (folder / block["name"]).write_text(body, "utf-8")
         return whole
-    if block["mark"] == "help":
-        new = _run(f"ppdm {block['name']} --help", folder, 0)[0]
-    elif block["kind"] == "console":
-        new = _session(body, folder)
-    else:
+    if block["kind"] != "console":
         return whole
+    new = _session(body, folder)
     learnt = any(_LEARNT.search(c) for c in commands(body))
     new_text, old_text = _VARIES.sub("?", new), _VARIES.sub("?", body)
     if new_text == old_text or (learnt and alike(new_text, old_text)):

@@ -58,7 +58,7 @@ def blocks(text: str, kind: str) -> list[str]:
 
 
 @pages
-def test_help_and_output_are_those_of_today(page: Path, tmp_path: Path) -> None:
+def test_output_is_that_of_today(page: Path, tmp_path: Path) -> None:
     text = page.read_text("utf-8")
     assert rebuilt(text, tmp_path) == text, "say `make docs`, and read what it changed"
 
@@ -109,11 +109,10 @@ def test_pages_name_no_machine(page: Path) -> None:
 
 
 def test_the_checks_have_power(tmp_path: Path) -> None:
-    """A page with another output, another help or another exit code is not what a rebuild gives."""
+    """A page with another output or another exit code is not what a rebuild gives."""
     for number, (wrong, right) in enumerate(
         [
             ("```console\n$ ppdm --version\nppdm 0.0.0\n```", f"ppdm {version('ppdm-cli')}\n"),
-            ("<!-- help: inspect -->\n```text\nUsage: none\n```", "--prior"),
             ("```console\n$ ppdm inspect absent.parquet | head -0; (exit 3)\n$ echo $?\n0\n```", "\n3\n"),
             ("<!-- file: a -->\n```csv\nx\n```\n\n```console\n$ cat \\\n    a\n```", "\nx\n```"),
         ]
@@ -241,10 +240,10 @@ def test_the_defaults_of_a_plan_are_those_of_the_options() -> None:
 
 
 def test_numbers_in_the_text_are_those_of_the_code() -> None:
-    pages = ("reference/perturb", "how-to/rare-and-long-columns")
-    perturb, rare = (" ".join(text_of(f"docs/{page}.md").split()) for page in pages)
+    pages = ("reference/plan", "how-to/rare-and-long-columns")
+    plan, rare = (" ".join(text_of(f"docs/{page}.md").split()) for page in pages)
     assert f"in fewer than {FEW} records is rare" in rare and f"`{OTHER}`" in rare
-    assert DIGITS == 6 and "six significant digits" in perturb
+    assert DIGITS == 6 and "at most six significant digits" in plan
 
 
 def test_the_beliefs_of_the_page_on_budgets_are_those_of_the_code() -> None:
