@@ -1,7 +1,7 @@
-"""ppdm: publish records that can be mined but no longer say what anyone's values were.
+"""The library of ppdm: share a table with its values randomised, and recover accurate statistics from it.
 
-The library's front door, for notebooks. Its functions take paths and any table that speaks Arrow (polars,
-pyarrow, pandas, DuckDB), and go by the stage that a table's sidecar says.
+Notebooks import these functions. They take paths and any table that speaks Arrow (polars, pyarrow, pandas,
+DuckDB), and treat a table by the stage in its sidecar.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _WHERE = {name: f"ppdm_cli.{room}" for room, names in _ROOMS.items() for name in
 
 
 def __getattr__(name: str) -> Any:
-    """Import on first use: `ppdm --help` must not wait for numpy."""
+    """Import a name on first use: `ppdm --help` must not wait for numpy."""
     if name not in _WHERE:
         raise AttributeError(f"module 'ppdm_cli' has no attribute {name!r}")
     from importlib import import_module

@@ -11,7 +11,7 @@ __all__ = ["main"]
 
 
 class _WithoutPandas:
-    """Finds no pandas, which pyarrow imports only to ask whether a list is one of its: .15 s of each run."""
+    """A finder that hides pandas, which pyarrow imports only for a type check: this saves .15 s of each run."""
 
     def find_spec(self, name: str, *_: object) -> None:
         if name == "pandas":

@@ -1,4 +1,4 @@
-"""Numbers for every package: types of arrays, codes of combinations, and the bounds of chances.
+"""NumPy type aliases for every package, codes of combinations, and bounds of probabilities.
 
 Intervals and tests are Clopper and Pearson's (1934), Wilson's (1927) and the tail of chi-square; the incomplete
 beta and gamma functions are scipy's.
@@ -23,9 +23,9 @@ Addresses = npt.NDArray[np.uint64]
 P = ParamSpec("P")
 Result = TypeVar("Result")
 RARELY = 1e-9
-"""A chance at which what would be chance is taken for a mistake."""
+"""The probability below which a coincidence is treated as a mistake."""
 Z = 1.959963984540054
-"""The half-width, in standard deviations, of the interval that holds 95 % of a normal distribution."""
+"""The half-width, in standard deviations, of the interval that holds 95% of a normal distribution."""
 
 
 def code_type(size: int) -> type[np.unsignedinteger[Any]]:
@@ -64,12 +64,12 @@ def split(codes: np.ndarray, sizes: Sequence[int]) -> list[np.ndarray]:
 
 
 def normal_quantile(share: float) -> float:
-    """Return what a standard normal variable exceeds with a probability of 1 - `share`."""
+    """Return the `share` quantile of the standard normal distribution."""
     return NormalDist().inv_cdf(share)
 
 
 def wilson(hits: float, trials: float) -> tuple[float, float]:
-    """Return the 95 % interval of a share (Wilson 1927); all of [0, 1] where nothing is known."""
+    """Return the 95% interval of a share (Wilson 1927); all of [0, 1] without data."""
     if trials <= 0:
         return 0.0, 1.0
     share, z2 = hits / trials, Z * Z / trials
@@ -115,8 +115,8 @@ def _special() -> Any:
 def of_small_products(function: Callable[P, Result]) -> Callable[P, Result]:
     """Return the function with BLAS on one thread: in small products its threads mostly wait for each other.
 
-    On a machine that does something else they made trees take several times as long. The limit is the whole
-    process's, and only who set it can lift it: so who comes while it holds leaves it alone.
+    On a busy machine they made trees take several times as long. The limit is the whole process's, and only the
+    call that set it lifts it again.
     """
 
     @wraps(function)

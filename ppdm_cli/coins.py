@@ -1,4 +1,5 @@
-"""Keyed randomness: coins are a function of everything that decides an answer, not a stream.
+"""Keyed randomness for perturbing: coins, the random bits of a cell, are a function of all that decides an
+answer, not a stream.
 
 A release has one 256-bit key. An attribute's key is BLAKE2b(key; purpose, attribute, matrix,
 domain); a cell's 128 coins are AES-256(attribute key; address, true code, retry). So any number
@@ -37,21 +38,23 @@ class Key:
 
     secret: bytes = field(repr=False)
     origin: Literal["system", "seeded", "key-file"]
-    """What the sidecar says of the coins."""
+    """The origin of the coins, as in the sidecar."""
 
     @classmethod
     def fresh(cls, origin: Literal["system", "key-file"] = "system") -> Key:
-        """Return a key of 256 bits from the operating system, never written down but in a key file."""
+        """Return a key of 256 bits from the operating system, never written down except in a key file."""
         return cls(secrets.token_bytes(32), origin)
 
     @classmethod
     def from_seed(cls, seed: int) -> Key:
-        """Return a key from a seed, for tests and papers: it can be guessed, so nothing is promised."""
+        """Return a key from a seed, for tests and papers: it can be guessed, so such a release promises
+        nothing.
+        """
         return cls(hashlib.blake2b(b"ppdm seed %d" % seed, digest_size=32).digest(), "seeded")
 
     @property
     def mark(self) -> str:
-        """Return public digits by which releases under one key are known; they say nothing of the key."""
+        """Return public digits that identify releases under one key; they reveal nothing about the key."""
         return hashlib.blake2b(b"which key", key=self.secret, digest_size=8).hexdigest()
 
     def derive(self, purpose: str, *parts: object) -> bytes:
@@ -81,7 +84,7 @@ def key_from_file(path: Path) -> tuple[Key, str]:
         raise RefusedError(
             "key-file-readable",
             f"the key file {quoted(path)} can be read by others",
-            "restrict it to yourself with chmod 600, and consider who may have read it",
+            "run chmod 600 on it, and consider who may have read it",
         )
     return Key(secret, "key-file"), digest.hex()
 
@@ -109,7 +112,7 @@ class Coins:
     def words(self, addresses: Addresses, codes: Codes | int, retry: Codes | int = 0) -> Words:
         """Return four 32-bit words per cell for up to `CELLS` cells; the thread's next call overwrites them.
 
-        A true value of 64 bits, which never asks again, takes the places of both code and retry.
+        A true value of 64 bits, which never retries, takes the places of both code and retry.
         """
         n = len(addresses)
         block = self._input[:n]
@@ -127,7 +130,7 @@ class Coins:
 
 
 def places_of(coins: Coins, addresses: Addresses) -> Addresses:
-    """Return 64 bits for each address: where its row goes in a random order."""
+    """Return 64 bits for each address: the place of its row in a random order."""
     places = np.empty(len(addresses), np.uint64)
     for start in range(0, len(addresses), CELLS):
         part = slice(start, start + CELLS)
@@ -148,7 +151,7 @@ def uniform_cells(coins: Coins, addresses: Addresses, codes: Codes, retry: Codes
 def identifier_addresses(key: Key, identifiers: pa.StringArray) -> Addresses:
     """Return 64-bit addresses of identifiers: the CBC-MAC of each one's UTF-8 bytes, length first.
 
-    Keyed, so that addresses say nothing of identifiers; the same text gives the same address in
+    They are keyed, so that addresses reveal nothing about identifiers. The same text gives the same address in
     every format. All identifiers of one length in blocks go through the cipher together.
     """
     coins = Coins(key.derive("identifier"))

@@ -1,7 +1,7 @@
 """Display for every package: results in a notebook, figures for people, and numbers and names from people.
 
-Bounds are rounded up, so that what is promised stays true. Numbers are read exactly as they were written, in
-options, plan files and notebooks.
+Bounds are rounded up, so that promises stay true. Numbers are read exactly as they were written, in options,
+plan files and notebooks.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ MOST_NOTEBOOK_ROWS = 10
 
 
 class Displayed:
-    """A result that prints shortly; it says its words, and what a notebook shows below them."""
+    """A result with a short printed form: its words, and the body that a notebook shows below them."""
 
     __slots__ = ()
 
     def _words(self) -> Sequence[str]:
-        """Return what to say of the result, most important first."""
+        """Return phrases that describe the result, most important first."""
         # structs are results too, and their metaclass is not that of abstract classes
-        raise NotImplementedError("every result says its own words")
+        raise NotImplementedError("every result must describe itself")
 
     def _body(self) -> Any:
         """Return a polars frame, or lines of text."""
@@ -87,7 +87,7 @@ def up(bound: float, digits: int = 4) -> float:
 
 
 def at_most(share: float) -> str:
-    """Return a bound as a percentage, rounded up; "over 99.9%" is one that limits nothing."""
+    """Return a bound as a percentage, rounded up; "over 99.9%" limits nothing."""
     return f"{up(100 * share, 3):.3g}%" if share <= UNLIMITED or share == 1 else f"over {UNLIMITED:.1%}"
 
 
@@ -114,14 +114,14 @@ def decimal(value: object) -> Decimal:
         return value if isinstance(value, Decimal) else Decimal(str(value).strip())
     except InvalidOperation:
         raise UsageError(
-            "not-a-number", f"{quoted(value)} is not a number", "give one such as 9 or 4.5"
+            "not-a-number", f"{quoted(value)} is not a number", "use one such as 9 or 4.5"
         ) from None
 
 
 def whole(value: object) -> int:
     number = decimal(value)
     if not number.is_finite() or number.adjusted() > 15 or number != number.to_integral_value():
-        raise UsageError("not-a-whole-number", f"{quoted(value)} is not a whole number", "give one such as 20")
+        raise UsageError("not-a-whole-number", f"{quoted(value)} is not a whole number", "use one such as 20")
     return int(number)
 
 
@@ -132,6 +132,6 @@ def names(name: str, value: object) -> tuple[str, ...]:
         raise UsageError(
             "not-names",
             f"{name} takes one name or a list of names",
-            f"such as {argument(name, ['age', 'salary'])}",
+            f"try {argument(name, ['age', 'salary'])}",
         )
     return tuple(several)

@@ -1,9 +1,8 @@
 """Column types: their names in a sidecar, their values as plain numbers, their values as text.
 
-A *carrier* is the numpy array that stands for a column's values inside the tool: integers for
-integers, dates, times and decimals (days, ticks, unscaled digits), floats for floats. Strings and
-booleans have none; they are categories. JSON shows integers and floats as numbers, dates, times
-and decimals as text.
+A *carrier* is the numpy array that stands for a column's values inside the tool: integers for integers, dates,
+times and decimals (days, ticks, unscaled digits), floats for floats. Strings and booleans have none; they are
+categories. JSON has integers and floats as numbers, and dates, times and decimals as text.
 """
 
 from __future__ import annotations
@@ -130,7 +129,7 @@ def carrier_type(kind: pa.DataType) -> np.dtype[Any]:
 
 
 def ticks(kind: pa.DataType) -> int:
-    """Return how many steps of a time's carrier a second has; 1 where it counts no seconds."""
+    """Return the number of steps of a time's carrier in a second; 1 if it doesn't count seconds."""
     return 10 ** _DIGITS.get(getattr(kind, "unit", ""), 0)
 
 
@@ -174,7 +173,7 @@ def holding(kind: pa.DataType, low: Any, high: Any) -> pa.DataType | None:
 
 
 def carrier(array: pa.Array) -> np.ndarray:
-    """Return a column's values as numbers, without a copy where there is none to make; nulls are junk."""
+    """Return a column's values as numbers, without a copy if possible; nulls are junk."""
     kind, width = array.type, carrier_type(array.type)
     buffer = array.buffers()[1]
     if buffer is None or len(array) == 0:
@@ -203,7 +202,7 @@ def column(values: object, kind: pa.DataType) -> pa.Array:
 
 
 def plain(column: pa.Array) -> pa.Array:
-    """Return a column's values, decoded where it is a dictionary."""
+    """Return a column's values, decoded if it is a dictionary."""
     return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
 

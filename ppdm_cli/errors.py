@@ -1,8 +1,8 @@
-"""Errors for every package: one family, each with an exit code, and how a message names an argument.
+"""Errors for every package: one family, each with an exit code, and the names of arguments in messages.
 
-Every error says what was wrong (column, file, row) and the next step, and never a value of a
-private column: a message is published more easily than data. Names of columns and files are
-quoted, so that whatever characters they have stay on one line.
+Every error says what was wrong (column, file, row) and the next step, but never a value of a private column: a
+message is published more easily than data. Names of columns and files are quoted, so that all their characters
+stay on one line.
 
 A message names an argument with `argument("gamma", 9)`: that is "--gamma 9" while a command runs, and
 "gamma=9" for whoever calls the library.
@@ -21,7 +21,7 @@ from typing import Self
 
 
 class Exit(IntEnum):
-    """What the shell gets back (design, "The commands")."""
+    """The exit codes of commands."""
 
     DONE = 0
     FAILED = 1
@@ -31,11 +31,16 @@ class Exit(IntEnum):
     INTERRUPTED = 130
 
 
+def in_sentences(what: str, next_step: str) -> str:
+    """Return what is wrong and what to do about it, the latter as a sentence of its own."""
+    return f"{what}. {next_step[:1].upper()}{next_step[1:]}" if next_step else what
+
+
 class PpdmError(Exception):
     """An error that a person can act on.
 
-    Its `id` is what tests and programs go by, and never changes with the words. Both `what` happened and where
-    (column, file, row), and the `next_step`, name arguments by `argument`.
+    Tests and programs use its `id`, which never changes with the words. Both `what` happened and where (column,
+    file, row), and the `next_step`, name arguments by `argument`.
     """
 
     title = "ppdm failed"
@@ -46,42 +51,42 @@ class PpdmError(Exception):
         super().__init__(id, self.what, self.next_step)
 
     def __str__(self) -> str:
-        return f"{self.title}: {self.what}; {self.next_step}"
+        return f"{self.title}: {in_sentences(self.what, self.next_step)}"
 
     def at(self, where: str) -> Self:
-        """Return the same error, which says first where it arose."""
+        """Return the same error, with the place where it arose in front."""
         return type(self)(self.id, f"{where}: {self.what}", self.next_step)
 
 
 class DataError(PpdmError):
-    """The data or the run failed: outside the domain, ragged, truncated, disk full."""
+    """The error for data or runs that fail: outside the domain, ragged, truncated, disk full."""
 
     title = "data"
     exit_code = Exit.FAILED
 
 
 class UsageError(PpdmError):
-    """The call is wrong: an unknown column, a bad number, a missing option."""
+    """The error for a wrong call: an unknown column, a bad number, a missing option."""
 
     title = "usage"
     exit_code = Exit.USAGE
 
 
 def missing_package(what: str, *packages: str) -> UsageError:
-    """Return the error of what needs packages that aren't installed, with the command that adds them here."""
+    """Return the error about packages that aren't installed, with the command that adds them here."""
     command = shlex.join([sys.executable, "-m", "pip", "install", *packages])
     return UsageError("missing-package", f"{what} that isn't installed", f"install it: {command}")
 
 
 class MismatchError(PpdmError):
-    """A sidecar and its data do not fit."""
+    """The error for a sidecar and data that do not fit."""
 
     title = "mismatch"
     exit_code = Exit.MISMATCH
 
 
 class RefusedError(PpdmError):
-    """Refused because it would give away too much, or mean nothing."""
+    """The error for a call that would reveal too much, or mean nothing."""
 
     title = "refused"
     exit_code = Exit.REFUSED
@@ -109,7 +114,7 @@ def worded_by(options: Options | None) -> Iterator[None]:
 
 
 def argument(name: str, example: object = "", column: str = "") -> str:
-    """Return an argument of the library with a value that can be pasted, as whoever called writes it.
+    """Return an argument of the library with a value that can be pasted, as the caller writes it.
 
     `argument("gamma", 9)` is gamma=9, and --gamma 9 while a command runs; `argument("shuffle", True)` is
     shuffle=True and --shuffle; `argument("drop", ["age", "sex"])` is drop=['age', 'sex'] and --drop age --drop
@@ -130,7 +135,9 @@ def argument(name: str, example: object = "", column: str = "") -> str:
 
 _CSV = {"type": "types", "date_format": "formats", "null": "nulls"}
 _CSV |= {n: n for n in ("types", "formats", "nulls", "delimiter", "decimal", "encoding", "header", "odd")}
-"""How a CSV is read: by fields of CsvOptions in Python, for which some options have shorter names."""
+"""The names by which messages show how a CSV is read: fields of CsvOptions in Python, shorter names in
+options.
+"""
 _SHORT = {"types": "type", "formats": "date-format", "nulls": "null"}
 
 
@@ -176,8 +183,8 @@ def word(name: str, rest: str = "") -> str:
 
 
 def counted(number: int, thing: str) -> str:
-    """Return a number with its noun, such as "1 value" or "2 values"."""
-    return f"{number} {thing}" + "s" * (number != 1)
+    """Return a number with its noun, such as "1 value" or "2,000 values"."""
+    return f"{number:,} {thing}" + "s" * (number != 1)
 
 
 def some(names: Iterable[str]) -> str:
@@ -202,23 +209,23 @@ def near(name: str, known: Iterable[str], likeness: float = 0.6) -> str:
 
 
 def unknown(what: str, name: object, known: Iterable[str], of: str = "") -> UsageError:
-    """Return the error for a word that a closed list lacks: names the nearest one, or lists all."""
+    """Return the error for a word that a closed list lacks: it names the nearest one, or lists all."""
     known = list(known)
     step = near(str(name), known) or f"use one of {some(map(quoted, known))}"
     return UsageError(f"unknown-{what.replace(' ', '-')}", f"unknown {what} {quoted(name)}{of}", step)
 
 
 def unknown_column(name: str, known: Iterable[str], where: str) -> UsageError:
-    """Return the error for a column that is not there; lists those that are, nearest first.
+    """Return the error for a column that is not there; it lists those that are, nearest first.
 
-    What names it is an argument, such as "drop", or else said in words, such as "the question".
+    `where` is an argument, such as "drop", or words, such as "the question".
     """
     known, several = list(known), name.split(",")
     by = argument(where) if where.isidentifier() else where
     if len(several) > 1 and set(several) <= set(known) and where.isidentifier():
         step = f"name them one by one: {argument(where, several)}"
     else:
-        step = f"{near(name, known)} columns: {listed(known)}".lstrip()
+        step = f"{near(name, known)} The columns are {listed(known)}".lstrip()
     what = f"{by} names the column {quoted(name)}, which the data does not have"
     return UsageError("unknown-column", what, step)
 

@@ -1,8 +1,8 @@
 """The files of one run: what it reads is not written over and does not change, and no two outputs are one file.
 
-Whatever opens a file that a person named says so (`reading`), and whatever will write or remove one says so
-before any work is done (`claim`), in either order. Files are told apart by what they are, not by their names:
-a hard link, a symbolic link or another way to the same folder is the same file. A run that reads a table
+Code that opens a file named by a person registers it (`reading`), and code that will write or remove one claims
+it before any work is done (`claim`), in either order. Files are identified by their inode, not by their names:
+a hard link, a symbolic link or another path to the same folder is the same file. A run that reads a table
 several times must read the same rows each time, so nothing is published if what it read has changed.
 """
 
@@ -25,34 +25,34 @@ Identity = tuple[int, int] | str
 
 @dataclass
 class Run:
-    """What a run reads and writes, by identity, each under the name that it was first given."""
+    """The files that a run reads and writes, by identity, each under its first name."""
 
     reads: dict[Identity, str] = field(default_factory=dict)
     writes: dict[Identity, str] = field(default_factory=dict)
     watched: dict[tuple[Any, ...], tuple[str, object]] = field(default_factory=dict)
-    """What must stay as it was when it was first read: how to look at it, its name, and what was seen."""
+    """The inputs that must not change: how to look at each, its name, and its first state."""
     answers: dict[Any, Any] = field(default_factory=dict)
     """The stores' answers about files, kept until the run asks again whether they changed."""
     committed: bool = False
-    """Whether its outputs are in their places: what happens afterwards is not a failure of the run."""
+    """True if its outputs are in their places: later events are not a failure of the run."""
 
 
 _RUN: ContextVar[Run | None] = ContextVar("ppdm_run", default=None)
 
 
 TEMPORARY: ContextVar[Path | None] = ContextVar("ppdm_temporary", default=None)
-"""The folder of temporary files, where one is set."""
+"""The folder of temporary files, if one is set."""
 THREADS: ContextVar[int | None] = ContextVar("ppdm_threads", default=None)
-"""The number of threads, where it is set."""
+"""The number of threads, if it is set."""
 WRITER: ContextVar[str | None] = ContextVar("ppdm_writer", default=None)
 """The writer of Parquet, if one is set: pyarrow alone."""
 
 
 @contextmanager
 def one_run(*, command: bool = False) -> Iterator[Run]:
-    """Yield a run, or the one that is under way: a command, or a call of the library.
+    """Yield the current run, starting one if none is active (one per command or library call).
 
-    At the end of a call, unless its outputs are in their places, what it read must not have changed.
+    At the end of a call its inputs must not have changed, unless its outputs are in their places.
     """
     run = _RUN.get() or Run()
     token = _RUN.set(run)
@@ -69,7 +69,7 @@ def one_run(*, command: bool = False) -> Iterator[Run]:
 
 
 def reading(file: Path | int, name: str = "") -> None:
-    """Say that this is read, whether it is there or not; a standard stream by its descriptor and name."""
+    """Register an input of the run, whether it exists or not; a standard stream by its descriptor and name."""
     run = _RUN.get()
     if run is None:
         return
@@ -82,20 +82,22 @@ def reading(file: Path | int, name: str = "") -> None:
 
 
 def watching(name: str, look: Callable[..., object], *about: Hashable, now: object = None) -> None:
-    """Hold the run to what `look(*about)` returns `now`: the state of a file, or the parts in a folder."""
+    """Require that `look(*about)` keeps returning what it returns `now`: the state of a file, or the parts in a
+    folder.
+    """
     run = _RUN.get()
     if run is not None and (look, *about) not in run.watched:
         run.watched[look, *about] = name, look(*about) if now is None else now
 
 
 def store_answers() -> dict[Any, Any]:
-    """Return what stores have said of files in this run."""
+    """Return the stores' answers about files in this run."""
     run = _RUN.get()
     return {} if run is None else run.answers
 
 
 def check_unchanged() -> None:
-    """Refuse if anything that the run reads has changed since it was first looked at."""
+    """Refuse if any input of the run has changed since it was first read."""
     run = _RUN.get()
     if run is None or run.committed:
         return
@@ -106,7 +108,7 @@ def check_unchanged() -> None:
 
 
 def changed(name: str) -> DataError:
-    """Return the error for what another program writes to while it is read."""
+    """Return the error for a file that another program writes to while it is read."""
     return DataError(
         "file-changed", f"{quoted(name)} changed while it was read", "run this again when nothing writes to it"
     )
@@ -120,7 +122,7 @@ def check_once(files: Iterable[tuple[Path, str]]) -> None:
         other = next((seen[i] for i in identities if i in seen), None)
         if other is not None:
             what = f"{quoted(name)} is named twice"
-            what = what if other == name else f"{quoted(other)} and {quoted(name)} are one file"
+            what = what if other == name else f"{quoted(other)} and {quoted(name)} are the same file"
             raise UsageError(
                 "file-named-twice", what, "name each file once, and remove links to it from folders"
             )
@@ -128,7 +130,7 @@ def check_once(files: Iterable[tuple[Path, str]]) -> None:
 
 
 def rewriting(file: Path, name: str) -> None:
-    """Say that this file, so far read under this `name`, is to be written; all else that is read stays so."""
+    """Unregister this file as an input under this `name`, so that the run may write it."""
     run = _RUN.get()
     for identity in _identities(file) if run is not None else ():
         if run.reads.get(identity) == name:  # type: ignore[union-attr]
@@ -137,7 +139,7 @@ def rewriting(file: Path, name: str) -> None:
 
 @contextmanager
 def readable(file: Path | str, what: str = "") -> Iterator[None]:
-    """Turn what the operating system says about reading a file into an error of ours."""
+    """Turn the operating system's error about reading a file into one of ours."""
     try:
         yield
     except FileNotFoundError:
@@ -146,12 +148,12 @@ def readable(file: Path | str, what: str = "") -> Iterator[None]:
         raise DataError(
             "unreadable-file",
             f"{what}{quoted(file)} cannot be read: {error.strerror}",
-            "check its name and rights",
+            "check its name and your permissions",
         ) from None
 
 
 def missing(path: Path, what: str = "") -> DataError:
-    """Return the error for a file that is not there; names the most similar one in its folder.
+    """Return the error for a file that is not there; it names the most similar one in its folder.
 
     Never a folder named key=value, which a cell has named.
     """
@@ -168,19 +170,19 @@ def missing(path: Path, what: str = "") -> DataError:
 
 
 def content(path: Path, what: str, most: int) -> bytes:
-    """Return what a small file holds that a person named, be it an endless one."""
+    """Return the content of a small file that a person named, even if it is endless."""
     reading(path)
     with readable(path, what), path.open("rb") as file:
         data = file.read(most + 1)
     if len(data) > most:
         raise UsageError(
-            "file-too-large", f"{what}{quoted(path)} is larger than {most >> 20} MiB", "give a smaller one"
+            "file-too-large", f"{what}{quoted(path)} is larger than {most >> 20} MiB", "use a smaller one"
         )
     return data
 
 
 def claim(file: Path | int, name: str = "") -> None:
-    """Say that this will be written or removed; refused where the run reads it or writes it already."""
+    """Claim a file to write or remove; refused if the run already reads or writes it."""
     run, name, identities = _RUN.get(), name or str(file), _identities(file)
     if run is None:
         return
@@ -191,13 +193,15 @@ def claim(file: Path | int, name: str = "") -> None:
             other = run.writes[identity]
             names = quoted(name) if other == name else f"{quoted(other)} and {quoted(name)}"
             raise UsageError(
-                "outputs-are-one-file", f"two outputs are one file: {names}", "name a file for each"
+                "outputs-are-one-file",
+                f"two outputs are the same file: {names}",
+                "use a different file for each",
             )
     run.writes |= dict.fromkeys(identities, name)
 
 
 def committed() -> None:
-    """Say that the outputs are in their places."""
+    """Record that the outputs are in their places."""
     run = _RUN.get()
     if run is not None:
         run.committed = True
@@ -221,7 +225,8 @@ def _identities(file: Path | int) -> list[Identity]:
 
 
 def _state(file: Path) -> object:
-    """Return what differs when a file was written or replaced; None if it is absent, or a pipe or a folder.
+    """Return a state that differs after a file was written or replaced; None if it is absent, a pipe or a
+    folder.
 
     Both times, because programs set the first back, and network drives may round it to seconds.
     """

@@ -1,7 +1,7 @@
 """The promises of a gamma: rho1-to-rho2 breaches, epsilon, and how often a row can be found.
 
-Evfimievski et al. as the papers use them (maths 2). A per-attribute gamma is not the record's: attributes
-perturbed independently multiply (`perturbing.resolving.privacy`).
+Evfimievski et al. as the papers use them (docs/technical/method.md). A per-attribute gamma is not the record's:
+attributes perturbed independently multiply (`perturbing.resolving.privacy`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ppdm_cli.errors import UsageError, argument
 PRIOR = 0.05
 """The prior for which worst posteriors are shown by default."""
 FEW = 10
-"""A value of fewer records, or persons, is rare."""
+"""The number of records, or persons, below which a value is rare."""
 
 
 def epsilon(gamma: float) -> float:
@@ -26,7 +26,7 @@ def epsilon(gamma: float) -> float:
 
 
 def worst_posterior(gamma: float, prior: float) -> float:
-    """Return the largest posterior that gamma allows for a property of that prior (maths 2)."""
+    """Return the largest posterior that gamma allows for a property of that prior."""
     if math.isinf(gamma):
         return 1.0
     found = gamma * prior / (1 - prior + gamma * prior)
@@ -34,14 +34,15 @@ def worst_posterior(gamma: float, prior: float) -> float:
 
 
 def believed_after(epsilon: float, prior: float) -> float:
-    """Return the same for an epsilon, whose gamma may be beyond floating point."""
+    """Return the largest posterior for an epsilon, whose gamma may be beyond floating point."""
     return worst_posterior(math.exp(min(epsilon, 690.0)) if epsilon < math.inf else math.inf, prior)
 
 
 def row_found(gamma: float, near: Sequence[float], records: int) -> float:
-    """Return at most how often the row that fits a published record best is its own (docs/technical/method.md).
+    """Return a bound on how often the row that fits a published record best is its own
+    (docs/technical/method.md).
 
-    `near` has, for each channel of amplification gamma, the share of its outputs that a row makes more likely.
+    `near` has the share of outputs that a row makes more likely, for each channel of amplification gamma.
     """
     fits = np.ones(1)  # chances that an output drawn evenly is near a row in 0, 1, ... channels
     for share in near:
@@ -53,7 +54,7 @@ def row_found(gamma: float, near: Sequence[float], records: int) -> float:
 
 
 def limit(posterior: float, prior: float, seen: str) -> str:
-    """Return the clause that says how sure of a value a reader may become after seeing this."""
+    """Return the clause on how sure of a value a reader may become after seeing this."""
     most, reader = at_most(posterior), f"a reader who was {exactly(prior)} sure of a value"
     if posterior > UNLIMITED:
         return f"no meaningful protection for {seen}: {reader} may become {most} sure"
@@ -67,7 +68,7 @@ def limit_sentence(posterior: float, prior: float, seen: str) -> str:
 
 
 def proposed(*epsilons: float) -> str:
-    """Return budgets for the whole record to choose from, and what each promises: the safest first."""
+    """Return budgets for the whole record to choose from, with their promises, the safest first."""
     first, *others = (
         (argument("record_epsilon", e), at_most(believed_after(e, PRIOR))) for e in sorted(epsilons)
     )
@@ -81,7 +82,7 @@ def gamma_from_rhos(rho1: float, rho2: float) -> float:
         raise UsageError(
             "bad-rhos",
             "rho1 and rho2 must satisfy 0 < rho1 < rho2 < 1",
-            "rho1 is the belief that an adversary may have before, rho2 one that they may not have "
-            f"after, such as {argument('rho1', 0.05)} {argument('rho2', 0.5)}",
+            f"try {argument('rho1', 0.05)} {argument('rho2', 0.5)}: a reader who is 5% sure of a value "
+            "becomes at most 50% sure",
         )
     return rho2 * (1 - rho1) / (rho1 * (1 - rho2))

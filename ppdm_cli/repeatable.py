@@ -1,4 +1,4 @@
-"""Repeatable randomness: numbers that follow from what is public, and so protect nothing.
+"""Repeatable randomness: numbers that follow from public data, and so protect nothing.
 
 A number is a function of a purpose (a release's id among other words) and of a row's address, so that results
 do not depend on how a table is cut, in which order its parts are worked on, or how often.
@@ -21,14 +21,14 @@ from ppdm_cli.arrays import Addresses, Codes, Floats, code_type
 
 ROUNDS = 6
 SMALL = 256
-"""Permutations of at most so many places are tables, so that each of them is equally likely."""
+"""The most places of permutations that are tables, so that each of them is equally likely."""
 CHUNK = 1 << 15
-"""Places that are moved at once: what is kept of them fits a core's cache."""
+"""The number of places that are moved at once: their data fits a core's cache."""
 ZERO, _MIX = np.uint64(0), np.uint64(0x9E3779B97F4A7C15)
 
 
 def hashed(purpose: object) -> np.uint64:
-    """Return a number that follows from a purpose, which may be anything that JSON can say."""
+    """Return a number that follows from a purpose, which may be any JSON value."""
     digest = hashlib.blake2b(msgspec.json.encode(purpose), digest_size=8).digest()
     return np.frombuffer(digest, np.uint64)[0]
 
@@ -52,12 +52,12 @@ def uniform(rows: np.ndarray, start: np.uint64) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class Permutations:
-    """One permutation of 0..n-1 for each of some sizes n, any part of which can be had by itself.
+    """One permutation of 0..n-1 for each of some sizes n, any part of which can be computed separately.
 
     Small ones are orders by a hash, so that every permutation is equally likely. For the others the places are
-    the first n of a grid; in turn, each column is turned by a number that follows from the column, and each
-    row by one that follows from the row. Those who leave the n places go on until they are back. That is
-    Black and Rogaway's generalised Feistel network (2002).
+    the first n of a grid; in turn, each column is turned by a number that follows from the column, and each row
+    by one that follows from the row. A place beyond the n moves on until it is back. That is Black and
+    Rogaway's generalised Feistel network (2002).
     """
 
     start: np.uint64
@@ -65,7 +65,7 @@ class Permutations:
     small: np.ndarray
     """The permutations of small sizes, one after the other."""
     first: np.ndarray
-    """Where in `small` each one begins."""
+    """The start of each one in `small`."""
 
     @classmethod
     def of(cls, sizes: np.ndarray, purpose: object) -> Permutations:
@@ -133,7 +133,7 @@ def _hashed(x: np.ndarray, own: np.ndarray, factor: np.uint32) -> np.ndarray:
 
 
 RUN_BITS = 13
-"""The logarithm of how many runs are looked up at once: they fit a core's cache."""
+"""The logarithm of the number of runs that are looked up at once: they fit a core's cache."""
 
 
 @dataclass(frozen=True)
@@ -147,18 +147,18 @@ class Staircase:
 
 @dataclass(frozen=True, eq=False)
 class Deal:
-    """How to deal one attribute, by the codes that records are told apart by."""
+    """The deal of one attribute, by the codes that distinguish records."""
 
     before: np.ndarray
-    """For each partition, how many records of each code come before it."""
+    """The number of records of each code before each partition."""
     places: Permutations
     targets: Codes
     """The original code of each step of the plan."""
     ends: np.ndarray
-    """Where each step ends, in the records sorted by code."""
+    """The end of each step, in the records sorted by code."""
     shift: int
     runs: np.ndarray
-    """The original code of each run of `1 << shift` records sorted by code, or -1 where they get several."""
+    """The original code of each run of `1 << shift` records sorted by code, or -1 if they get several."""
 
     @classmethod
     def of(cls, parts: np.ndarray, stairs: Sequence[Staircase], size: int, purpose: object) -> Deal:

@@ -1,9 +1,9 @@
 """The sidecar for owner and miner: the contract between them, as typed, versioned JSON.
 
-It says how a release was made: domains, channels, what they promise; never a key, a seed or a value of the
+It describes how a release was made: domains, channels and their promise; never a key, a seed or a value of the
 data beyond the domains. These are plain records, read strictly: an unknown field or a wrong type is refused
-with one line. Whether a sidecar makes sense is checked once, where `releases.decode` reads it, and what follows
-from it (its channels, recipes and axes) is an opened release.
+with one line. `releases.decode` checks once that a sidecar makes sense. An opened release has all that follows
+from it: its channels, recipes and axes.
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ LARGEST_SIDECAR = 64 << 20
 """The most bytes of JSON that are read."""
 MOST_COPIES, SUFFIX = 64, ".ppdm.json"
 MOST_PERSON_ROWS = 1 << 16
-"""The most rows that a person may have, where the promise is for a person."""
+"""The most rows that a person may have, if the promise is for a person."""
 METADATA_KEY = b"ppdm"
 MOST_RECIPES, MOST_ROUNDS, LONGEST_PREFIX = 1 << 12, 16, 64
 COLUMN = "ppdm_recipe"
-"""The column that has the number of each record's recipe."""
+"""The column with the number of each record's recipe."""
 
 Stage = Literal["perturbed", "reconstructed", "estimated", "evaluated", "tree"]
 Scheme = Literal["class-random", "class-probabilistic", "class-all-leaves", "innocent"]
 """Noise that keeps a decision tree; no gamma holds for it."""
 CoinsOrigin = Literal["system", "seeded", "key-file", "unknown"]
 UNPROMISED = ("seeded", "unknown")
-"""Coins that nothing can be promised of: someone else may compute them, or nobody knows what they were."""
+"""The origins of coins without a promise: someone else may compute them, or nobody knows them."""
 Origin = Literal["declared", "data"]
 Outside = Literal["nearest", "null", "other"]
 Several = Annotated[list[Name], Meta(max_length=1 << 10)]
 
 
 class Group(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What was made of a column's text before it was perturbed: its beginning, or the group a file gives it."""
+    """The grouping of a column's text before it was perturbed: its beginning, or the group in a file."""
 
     prefix: Annotated[int, Meta(ge=1, le=LONGEST_PREFIX)] | UnsetType = UNSET
     mapping: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")] | UnsetType = UNSET
@@ -69,7 +69,7 @@ class Attribute(
     kw_only=True,
     dict=True,
 ):
-    """One column of the release: what its values are, and what was done to them."""
+    """One column of the release: its values, and their treatment."""
 
     name: Name
     role: Literal["perturbed", "altered", "kept"]
@@ -84,7 +84,7 @@ class Attribute(
     beyond: Beyond | UnsetType = UNSET
     group: Group | UnsetType = UNSET
     outside: Outside | UnsetType = UNSET
-    """What became of values outside the domain; an original may have some just where it is said."""
+    """The treatment of values outside the domain; an original may have some only if it is set."""
 
     def _words(self) -> list[str]:
         return [quoted(self.name), self.role, f"{self.type} {self.dtype}", f"N {self.N or 'unknown'}"]
@@ -104,7 +104,7 @@ class Attribute(
         return made.of_domain(self.domain) if "domain" in vars(self) else made
 
     def of_domain(self, domain: Domain) -> Attribute:
-        """Return the attribute, which is written from this domain."""
+        """Return the attribute with the fields of this domain."""
         vars(self)["domain"] = domain
         return self
 
@@ -131,12 +131,12 @@ class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     channels: Annotated[list[Recorded], Meta(max_length=1 << 16)] | UnsetType = UNSET
     weight: Annotated[int, Meta(ge=1, le=1 << 32)] | UnsetType = UNSET
     round: Annotated[int, Meta(ge=1, le=MOST_ROUNDS)] | UnsetType = UNSET
-    """The round of records that is dealt it; later ones were chosen by what earlier ones had published."""
+    """The round of its records; later ones were chosen from the published records of earlier ones."""
     choose: Annotated[int, Meta(ge=1, le=1 << 10)] | UnsetType = UNSET
     of: Several | UnsetType = UNSET
     with_: Several | UnsetType = msgspec.field(default=UNSET, name="with")
     channel: dict[str, Any] | UnsetType = UNSET
-    """What the channel of each member is, but for its attributes; numbers go by `of`, then `with`."""
+    """The channel of each member without its attributes; numbers are in the order of `of`, then `with`."""
 
     def __post_init__(self) -> None:
         family = [self.choose is not UNSET, self.of is not UNSET, self.channel is not UNSET]
@@ -153,7 +153,7 @@ class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
     @property
     def members(self) -> int:
-        """Return how many recipes this is."""
+        """Return the number of recipes."""
         return comb(len(self.of), self.choose) if self.of is not UNSET and self.choose is not UNSET else 1
 
     @cached_property
@@ -163,7 +163,7 @@ class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         names = [*self.of, *([] if self.with_ is UNSET else self.with_)]
         kind = KINDS.get(str(self.channel.get("kind")))
         if kind is None:
-            raise ValueError(f"a channel's kind is none of {', '.join(KINDS)}")
+            raise ValueError(f"a channel's kind is not one of {', '.join(KINDS)}")
         return msgspec.convert({**self.channel, "attributes": names}, type=kind)
 
     def each(self) -> Iterator[list[Spec]]:
@@ -180,7 +180,7 @@ class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         return [s for specs in self.each() for s in specs]
 
     def encode(self) -> bytes:
-        """Return its JSON, one channel per line."""
+        """Return the JSON, one channel per line."""
         head = {k: v for k, v in msgspec.to_builtins(self).items() if k not in ("channels", "channel")}
         parts = [b"%s: %s" % (_encoded(k), _encoded(v)) for k, v in head.items()]
         if self.channels is not UNSET:
@@ -197,7 +197,7 @@ def _attributes_first(spec: Spec) -> dict[str, Any]:
 
 
 class Privacy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What the release promises over a record, and of what it promises nothing."""
+    """The promise of the release over a record, and the columns outside it."""
 
     unit: Literal["record", "person"]
     perturbed_gamma: int | float | Literal["inf"] | None
@@ -205,25 +205,27 @@ class Privacy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     kept: list[Name]
     coins: CoinsOrigin
     rows: Annotated[int, Meta(ge=1, le=MOST_PERSON_ROWS)] | UnsetType = UNSET
-    """How many records a person has at most, where the promise is for a person."""
+    """The most records of a person, if the promise is for a person."""
     person: Name | UnsetType = UNSET
-    """The column that names the person, by which the next batch has the same limit."""
+    """The column of persons, by which the next batch has the same limit."""
     shuffled: bool = False
-    """Whether the rows are in a random order."""
+    """True if the rows are in a random order."""
     key: Annotated[str, Meta(pattern="^[0-9a-f]{16}$")] | UnsetType = UNSET
-    """A keyed digest by which releases under one key file are known."""
+    """A keyed digest that identifies releases under one key file."""
     id: Name | UnsetType = UNSET
-    """The column that records are known by under that key, which the next batch must use again."""
+    """The column that identifies records under that key, which the next batch must use again."""
 
     def __post_init__(self) -> None:
         if {self.unit == "person"} != {self.rows is not UNSET, self.person is not UNSET}:
-            raise ValueError("a promise for a person has their column and how many rows they have at most")
+            raise ValueError("a promise for a person needs the person's column and number of rows")
         if {self.coins == "key-file"} != {self.key is not UNSET, self.id is not UNSET}:
-            raise ValueError("a key has a digest and an identifier just where the coins follow from a key file")
+            raise ValueError(
+                "a digest and an identifier are needed exactly if the random numbers follow from a key file"
+            )
 
 
 class Copy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which of several independent releases of the same records this is."""
+    """The place of a release among several independent ones of the same records."""
 
     of: Annotated[int, Meta(ge=2, le=MOST_COPIES)]
     number: Annotated[int, Meta(ge=1, le=MOST_COPIES)]
@@ -232,7 +234,7 @@ class Copy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Past(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A stage that came before: which release, how many records, made by what."""
+    """An earlier stage: its release, number of records and tool."""
 
     stage: Stage
     release: Annotated[str, Meta(max_length=36)]
@@ -245,17 +247,17 @@ class Past(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Reconstruction(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """How a data set was made from a release (stage "reconstructed")."""
+    """The settings of a reconstruction (stage "reconstructed")."""
 
     method: Literal["joint", "by-class", "global"]
     estimator: Literal["set-scale", "simplex", "ml"]
     spread: bool
     shuffled: bool = False
-    """Whether the rows are in an order of their own; else row i is a guess about row i of the release."""
+    """True if the rows are in another order; else row i is a guess about row i of the release."""
 
 
 class Evaluated(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The grid that a result table speaks of (stage "evaluated")."""
+    """The grid of a result table (stage "evaluated")."""
 
     gammas: Annotated[list[float], Meta(max_length=1 << 12)]
     N: Annotated[list[Annotated[int, Meta(ge=2, le=MOST_VALUES + 1)]], Meta(max_length=1 << 12)]
@@ -291,7 +293,7 @@ class Sidecar(
 
     @property
     def times(self) -> int:
-        """Return how many answers about the same value there may be: one in each copy, for each row."""
+        """Return the largest number of answers about the same value: one in each copy, for each row."""
         rows = UNSET if self.privacy is UNSET else self.privacy.rows
         return (1 if self.copy is UNSET else self.copy.of) * (1 if rows is UNSET else rows)
 
@@ -314,7 +316,7 @@ class Sidecar(
 
     @property
     def is_substituted(self) -> bool:
-        """Return whether the values are answers of channels, which are no values to learn from."""
+        """Return whether the values are answers of channels, so not values to learn from."""
         return self.stage == "perturbed" and self.scheme is UNSET
 
     @cached_property
@@ -338,7 +340,7 @@ class Sidecar(
         return self._json
 
     def of_records(self, records: int | None) -> Sidecar:
-        """Return the sidecar of so many records: itself where that is what it says."""
+        """Return the sidecar with this number of records: itself if it has it already."""
         return self if self.records == records else msgspec.structs.replace(self, records=records)
 
     @cached_property
@@ -356,7 +358,7 @@ class Sidecar(
 
 
 class CopiesSidecar(Sidecar, frozen=True, kw_only=True):
-    """The sidecar of copies that are read side by side: the first one's, and how many; never written."""
+    """The sidecar of copies that are read side by side: the first one's, with their number; never written."""
 
     side_by_side: int
 
@@ -368,7 +370,7 @@ _encoded = msgspec.json.Encoder().encode
 
 
 def by_line(rows: Iterable[bytes], end: bytes = b"") -> bytes:
-    """Return a JSON list with each row on a line: so sidecars, trees and networks are written."""
+    """Return a JSON list with each row on a line, the form of sidecars, trees and networks."""
     listed = b",\n    ".join(rows)
     return b"[\n    " + listed + end + b"]" if listed else b"[]"
 
@@ -386,9 +388,9 @@ def new(stage: Stage, release: str, records: int | None, attributes: list[Attrib
 
 
 def _channel(_: type, record: object) -> Spec:
-    """Return the spec that a channel's JSON object is."""
+    """Return the spec from a channel's JSON object."""
     if not isinstance(record, dict) or record.get("kind") not in KINDS:
-        raise ValueError(f"a channel's kind is none of {', '.join(KINDS)}")
+        raise ValueError(f"a channel's kind is not one of {', '.join(KINDS)}")
     return msgspec.convert(record, type=KINDS[record["kind"]])
 
 
@@ -398,7 +400,7 @@ def parse_sidecar(data: bytes) -> Sidecar:
 
 
 def explained(data: bytes, error: Exception, form: str = FORMAT, version: int = VERSION) -> str:
-    """Return what is wrong; an unknown format or version in words of its own."""
+    """Return the error in words, a special one for an unknown format or version."""
     try:
         head = msgspec.json.decode(data)
     except (msgspec.MsgspecError, ValueError, RecursionError):
@@ -411,7 +413,7 @@ def explained(data: bytes, error: Exception, form: str = FORMAT, version: int = 
 
 
 def display_json(value: object) -> bytes:
-    """Return JSON for programs, as `--json` prints it: in ASCII, so that nothing in it moves a terminal."""
+    """Return JSON for programs, as `--json` prints it: in ASCII, without characters that control a terminal."""
     text = msgspec.json.format(_encoded(value), indent=2).decode()
     return re.sub(r"[^ -~\n]", lambda c: json.dumps(c[0])[1:-1], text).encode()
 

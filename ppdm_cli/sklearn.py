@@ -35,14 +35,14 @@ except ImportError:
     raise missing_package("PpdmTreeClassifier needs a library", "scikit-learn") from None
 
 _NUMBERS = {"dtype": np.float64, "ensure_all_finite": "allow-nan"}
-"""What an array is: numbers, NaN where missing. Categories come in frames, or are named as `nominal`."""
+"""The checks of an array: numbers, NaN if missing. Categories come in frames, or are named as `nominal`."""
 
 
 class PpdmTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A decision tree or ensemble by C4.5, or from a release by the estimated joint distribution: `tree_`.
 
     The parameters are those of `train_tree`; `trees` and `distil` are for all tables, the others for
-    data: a release is learnt with their defaults.
+    data: a release is learned with their defaults.
     A frame's strings, booleans and the numbers named in `nominal` are categories; an array's columns are
     named x0, x1, ... Null and NaN are missing values.
     """
@@ -77,15 +77,15 @@ class PpdmTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     ) -> PpdmTreeClassifier:
         """Learn from records and their labels, or from a table that holds the class, as `train_tree` opens it.
 
-        The latter, a release or a path, comes without `y`, or with the class's name as `y`; a frame of a
-        release or reconstruction goes with its `sidecar`. A record of weight 0 is as if it were not there.
+        A release or a path comes without `y`, or with the class's name as `y`. A frame of a release or
+        reconstruction needs its `sidecar`. A record of weight 0 counts as absent.
         """
         if not _is_array(X) and (y is None or isinstance(y, str)):
             return self._taught(_unindexed(X), y, sample_weight, sidecar)
         if sidecar is not None or _is_path(X):
             raise UsageError(
                 "class-in-the-table",
-                "a file, or a table with a sidecar, holds its class",
+                "y can't be given for a file or a table with a sidecar, which holds its class",
                 "leave out y, or name the class's column",
             )
         name = getattr(y, "name", None)
@@ -114,7 +114,7 @@ class PpdmTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def _taught(self, data: Any, class_: str | None, weights: Any, sidecar: Any) -> PpdmTreeClassifier:
-        """Learn from a table that holds the class; afterwards the attributes are known by their names."""
+        """Learn from a table that holds the class; afterwards the attributes have their names."""
         weights = None if weights is None else np.asarray(weights, np.float64)
         tree = train_tree(data, class_, sidecar=sidecar, weights=weights, **self._settings()).tree
         kind = dtypes.parse(tree.class_dtype)
@@ -142,7 +142,7 @@ class PpdmTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return predict(self.tree_, X)[:, 2:].to_numpy()
 
     def predict(self, X: object) -> np.ndarray:
-        """Return the likeliest class of each record; of equally likely ones the first."""
+        """Return the most likely class of each record; of equally likely ones the first."""
         likeliest = majority(self.predict_proba(X))
         return np.asarray(self.classes_[likeliest])
 
@@ -165,12 +165,12 @@ def _is_path(X: object) -> bool:
 
 
 def _is_array(X: object) -> bool:
-    """Return whether it is for scikit-learn to read: neither a file nor a frame, lazy or not."""
+    """Return whether scikit-learn must read it: it is neither a file nor a frame, lazy or not."""
     return not (_is_path(X) or hasattr(X, "__arrow_c_stream__") or hasattr(X, "collect_schema"))
 
 
 def _unindexed(X: object) -> Any:
-    """Return a frame without pandas' index, which Arrow takes for a column where it does not just count."""
+    """Return a frame without pandas' index, which Arrow reads as a column unless it just counts."""
     return X.reset_index(drop=True) if hasattr(X, "reset_index") else X
 
 
@@ -192,13 +192,13 @@ def _table(array: np.ndarray, names: list[str]) -> pa.Table:
 
 
 def _kind(y: np.ndarray) -> pa.DataType:
-    """Return the type of labels; refuse missing ones, and what is no class."""
+    """Return the type of labels; refuse missing ones, and values that aren't labels."""
     try:
         labels = pa.array(y, from_pandas=True)
     except (pa.ArrowException, TypeError):
         raise ValueError("Unknown label type: y holds values of several types, or of an unknown one") from None
     if labels.null_count:
-        raise ValueError("y contains NaN or null: remove the records without a class, or give them one")
+        raise ValueError("y contains NaN or null. Remove the records without a class, or give them one")
     check_classification_targets(y)
     return dtypes.normal(labels.type, "y")
 

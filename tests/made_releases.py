@@ -89,9 +89,13 @@ def damaged(folder: Path) -> dict[str, tuple[tuple[str, ...], int, str]]:
         "changed type": (
             make.parquet("type", whole.set_column(place, "age", whole["age"].cast(pa.float64()))),
             3,
-            "'age' is of type double, in the sidecar int64",
+            "'age' is of type double, but in the sidecar of type int64",
         ),
-        "one too few": (make.parquet("short", whole.slice(1)), 3, "has 3999 records, its sidecar says 4000"),
+        "one too few": (
+            make.parquet("short", whole.slice(1)),
+            3,
+            "has 3,999 records, but its sidecar says 4,000",
+        ),
         "a number outside": (
             make.parquet("number", whole.set_column(place, "age", pa.array(ages))),
             3,
@@ -104,11 +108,11 @@ def damaged(folder: Path) -> dict[str, tuple[tuple[str, ...], int, str]]:
         ),
         "a CSV with a word": (make.csv("outside", region, f"{WORD},"), 3, "'region' has a value outside"),
         "a CSV with its digest": (make.csv("digest", region, f"{WORD},", True), 3, "was changed after it was"),
-        "one too many in a CSV": (make.csv("longer", first, first * 2), 3, "4001 records"),
+        "one too many in a CSV": (make.csv("longer", first, first * 2), 3, "4,001 records"),
         "a hand-edited gamma": (
             make.edited("gamma", b'"gamma":9}', b'"gamma":90}', unseeded.encode()),
             3,
-            "perturbed_gamma is not what the attributes give",
+            "perturbed_gamma does not follow from the attributes",
         ),
         "edited beside the data": (("beside.parquet",), 3, "differs from the one inside"),
         "a hand-edited field": (make.edited("field", b'"role":"per', b'"roll":"per'), 3, "is not valid"),

@@ -235,7 +235,7 @@ def test_two_outputs_are_never_one_file(command: str, one: str, other: str, fold
             pair[one] = f"{first}.{end}"
             before = listing(folder)
         said = ppdm(*called.split(), *ways(command, written, **pair), "--force", code=2).stderr.decode()
-        assert "two outputs are one file: " in said, said
+        assert "two outputs are the same file: " in said, said
         assert listing(folder) == before
 
 
@@ -342,7 +342,7 @@ def test_the_library_refuses_it_as_well(folder: Path) -> None:
         {"attributes": {"region": {"domain": f"@{folder}/region.csv"}}, "sidecar": folder / "region.csv"},
         {"id": "id", "key_file": folder / "new.csv"},
     ):
-        with pytest.raises(UsageError, match=r"also the input|two outputs are one file"):
+        with pytest.raises(UsageError, match=r"also the input|two outputs are the same file"):
             perturb(folder / "in.csv", folder / "new.csv", gamma=9, force=True, **options)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="also the input"):
         reconstruct(folder / "r.csv", folder / "n.csv", output_sidecar=folder / "r.csv.ppdm.json", force=True)

@@ -165,7 +165,7 @@ def test_a_release_is_learnt_as_a_release_or_refused(
         ppdm_cli.train_tree(data, max_depth=2, **more)
     if more:
         return
-    with pytest.raises(RefusedError, match=r"is a release: .*reconstruct"):
+    with pytest.raises(RefusedError, match=r"is a release: .*Reconstruct"):
         ppdm_cli.predict(tree, data)
     with pytest.raises(RefusedError, match="already a release"):
         ppdm_cli.perturb(data, gamma=9)
@@ -251,7 +251,7 @@ def test_a_string_is_one_name_wherever_names_are_expected(release: Release, fold
 
 
 def test_errors_name_the_argument_and_the_commands_the_option(folder: Path, ppdm: Run) -> None:
-    with pytest.raises(UsageError, match=r"class_= names the column 'grup'.*did you mean 'group'"):
+    with pytest.raises(UsageError, match=r"class_= names the column 'grup'.*Did you mean 'group'"):
         ppdm_cli.perturb(people(), gamma=9, class_="grup")
     asked = ("--gamma", "9", "--class", "grup")
     said = ppdm("perturb", folder / "original.parquet", "-o", "x.csv", *asked, code=2)

@@ -164,7 +164,7 @@ def test_errors_are_copied_whole() -> None:
         ("[attributes.age]\nnosuch = 5\n", "unknown setting 'nosuch'"),
         ("[attributes.age]\nedges = 5\n", "must be a list"),
         ("gamma = 9\n[attributes.age]\nedges = [3, 1]\n", "'age' does not fit its type"),
-        ("gamma = 9\n[attributes.aeg]\ngamma = 3\n", "did you mean 'age'"),
+        ("gamma = 9\n[attributes.aeg]\ngamma = 3\n", "Did you mean 'age'"),
         ("bins = 1e400\n", "whole number"),
         ("gamma = [1]\n", "is not a number"),
         ("rho1 = inf\nrho2 = 0.5\n", "is not a finite number"),

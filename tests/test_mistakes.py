@@ -55,6 +55,6 @@ def test_a_single_column_with_such_a_name_can_be_read(tmp_path: Path, ppdm: Run)
     """What looks like another separator may be a name: the option says so, and a release's sidecar does."""
     pl.DataFrame({"a;b": ["x", "y"] * 50}).write_csv(tmp_path / "one.csv")
     perturbs = ("perturb", "one.csv", "-o", "r.csv", "--gamma", "9", "--keep-order")
-    assert b"add --delimiter" in ppdm(*perturbs, code=1).stderr
+    assert b"Add --delimiter" in ppdm(*perturbs, code=1).stderr
     ppdm(*perturbs, "--delimiter", ",")
     ppdm("estimate", "r.csv")

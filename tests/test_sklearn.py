@@ -220,7 +220,7 @@ def test_what_does_not_fit_is_said_in_one_line(folder: Path) -> None:
         (ValueError, "inconsistent numbers", lambda: PpdmTreeClassifier().fit(X, Y[1:])),
         (ValueError, "Sample weights", lambda: PpdmTreeClassifier().fit(X, Y, np.zeros(600))),
         (UsageError, "no class is named", lambda: PpdmTreeClassifier().fit(X)),
-        (UsageError, "holds its class; leave out y", lambda: PpdmTreeClassifier().fit(folder / "r.parquet", Y)),
+        (UsageError, "holds its class. Leave out y", lambda: PpdmTreeClassifier().fit(folder / "r.parquet", Y)),
         (UsageError, "unknown criterion", lambda: PpdmTreeClassifier(criterion="gini").fit(X, Y)),
         (UsageError, "nominal=", lambda: PpdmTreeClassifier(nominal=["ag"]).fit(X, Y)),
         (ValueError, "feature names should match", lambda: taught.predict(DATA)),
@@ -242,4 +242,4 @@ def test_without_scikit_learn_the_extra_is_named_and_all_else_works() -> None:
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     what = "usage: PpdmTreeClassifier needs a library that isn't installed"
-    assert said == f"{what}; install it: {sys.executable} -m pip install scikit-learn\n"
+    assert said == f"{what}. Install it: {sys.executable} -m pip install scikit-learn\n"

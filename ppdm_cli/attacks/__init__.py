@@ -1,8 +1,8 @@
-"""What an adversary gets back from a release, who knows the method and has plenty of time.
+"""Attacks on a release: what someone who knows the method could recover.
 
-Every attack is set against what its adversary could have guessed from the estimated distribution alone.
-A few passes over the release, beside the original where there is one; covariances and counts, not
-records, are in memory (a joint model has a sample of its own).
+Every attack is compared with what its adversary could have guessed from the estimated distribution alone. A few
+passes over the release, beside the original where there is one; covariances and counts, not records, are in
+memory (a joint model has a sample of its own).
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def attack(
     rows_taken: str | Path | None = None,
     from_: Literal["arrow", "csv"] | None = None,
 ) -> Attacked:
-    """Find out what somebody who holds a release and knows the method can say of single records.
+    """Find out what someone who has a release and knows the method can say about single records.
 
     Parameters
     ----------
@@ -99,17 +99,17 @@ def attack(
     knows : sequence of str, default all
         The attributes of a person that the attack link knows.
     sidecar : Sidecar, path or None, default None
-        What goes with a table in memory, or with a file that has another's name beside it.
+        The sidecar of a table in memory, or of a file without its own beside it.
     recovered : path or bool, default False
         The file for the best guesses; True returns them as a frame.
     force : bool, default False
-        Whether that file may replace another.
+        True to replace an existing file.
     csv : CsvOptions or None, default None
-        How a CSV file of the original is read.
+        The options for reading a CSV file of the original.
     mappings : sequence of Groups, default ()
         The files by which text was grouped before it was perturbed, for the original.
     rows_taken : path or None, default None
-        Which rows of the original the release has, as `perturb` wrote them for a person's release.
+        The file of rows of the original that the release has, as `perturb` wrote it.
     from_ : {"arrow", "csv"} or None, default None
         The format of a release on standard input.
     """
@@ -121,8 +121,8 @@ def attack(
         if ATTACKS[name].needs_original:
             raise UsageError(
                 "attack-needs-original",
-                f"the attack {name} compares the release with the original",
-                f"give it with {argument('truth', 'ORIGINAL')}",
+                f"the attack {name} needs the original",
+                f"add {argument('truth', 'ORIGINAL')}",
             )
     if knows and attacks and Link.name not in attacks:
         raise UsageError(
@@ -133,7 +133,7 @@ def attack(
     if truth is not None and is_stream(truth):
         raise UsageError(
             "original-from-stream",
-            "the original is read more than once, and private data is never spooled",
+            "the original is read more than once, and private data is never stored on the way",
             "give it as a file",
         )
     if OPENING.get() is not None:

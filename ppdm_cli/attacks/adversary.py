@@ -1,8 +1,9 @@
-"""What every adversary knows of a release, for all attacks: priors, counts, and how records are read.
+"""Adversaries for all attacks: what a release shows to each, such as priors and counts, and how records are
+read.
 
 Nothing of it is from the original, which only `Records.truths` has. An attacked attribute turns beliefs over
-codes into guesses, each the best for its own measure: the likeliest code, the code whose neighbourhood is
-likeliest, and the mean.
+codes into guesses, each the best for its own measure: the most likely code, the code whose neighbourhood is
+most likely, and the mean.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ class Guess(NamedTuple):
     near_belief: Floats | None = None
     variance: Floats | None = None
     rows: np.ndarray | None = None
-    """Which records they are about; all by default."""
+    """The records that the guesses are about; all by default."""
 
     def of(self, which: slice | np.ndarray) -> Guess:
         """Return the guesses at some places of each array."""
@@ -88,7 +89,7 @@ class Records:
 
     recipes: np.ndarray
     lam: Floats
-    """The chance that each record's values are revealed together, and are not noise."""
+    """The probability for each record that its values are revealed together, and are not noise."""
     codes: dict[str, Codes]
     """The codes over all exposures, of perturbed columns and of kept ones that take part."""
     noisy: dict[str, Floats]
@@ -128,7 +129,7 @@ class AttackedAttribute:
     """The estimated shares of the original codes."""
     exposures: Exposures
     gamma: float
-    """By which its published value may change a belief."""
+    """The amplification by which its published value may change a belief."""
 
     @property
     def separate(self) -> bool:
@@ -204,7 +205,7 @@ class AttackedAttribute:
         return Guess(exact, near, value + middle, belief, windows[rows, near] / total, variance)
 
     def windows(self, beliefs: Floats) -> Floats:
-        """Return for each code the belief in it and its neighbours together; null has no neighbours."""
+        """Return the belief in each code and its neighbours together; null has no neighbours."""
         windows = beliefs.copy()
         last = self.ordered
         windows[:, 1:last] += beliefs[:, : last - 1]
@@ -299,7 +300,7 @@ def _hashes(columns: Sequence[pa.Array]) -> np.ndarray:
 
 
 class Adversary:
-    """What a release shows to everyone who knows the method: what attacks learn from."""
+    """The knowledge that a release gives to everyone who knows the method, the basis of attacks."""
 
     def __init__(
         self,
@@ -344,11 +345,11 @@ class Adversary:
         }
 
     def __getstate__(self) -> dict[str, object]:
-        """Return what tasks take along: not the tables, which may be elsewhere or large."""
+        """Return the state that tasks take along: not the tables, which may be elsewhere or large."""
         return {n: v for n, v in vars(self).items() if n not in ("table", "released", "_learnt")}
 
     def _studied(self, axes: Sequence[Channel]) -> tuple[Channel, ...]:
-        """Return the axes whose beliefs can be computed; of the others no law is written out."""
+        """Return the axes whose beliefs can be computed; for the others no law is written out."""
         found, fits = dict[str, Channel](), MOST_ENTRIES
         each = list(zip(axes, Strata.of_axes(self.sidecar, axes).exposures, strict=True))
         for axis, exposures in sorted(each, key=lambda e: e[1].withheld):
@@ -356,7 +357,7 @@ class Adversary:
             if entries <= fits and (not entries or axis.matrix.outputs <= LARGEST_DOMAIN):
                 found[axis.name], fits = axis, fits - entries
         if left := [a.name for a in axes if a.name not in found]:
-            self.remarks.append(f"Left out, because of too many values: {listed(left)}.")
+            self.remarks.append(f"Not attacked, because they have too many values: {listed(left)}.")
         return tuple(a for a in axes if a.name in found)
 
     def _class(self, axes: Sequence[Channel], needed: bool) -> Channel | None:
@@ -373,7 +374,7 @@ class Adversary:
         label = min(few, key=lambda a: a.matrix.outputs)
         lists = "no class" if named is None or not named.has_domain else "too many labels of the class"
         self.remarks.append(
-            f"record: the sidecar lists {lists}; {label.name}, which has few values, takes its place."
+            f"record: the sidecar lists {lists}, so {label.name}, which has few values, takes its place."
         )
         return label
 
@@ -384,15 +385,17 @@ class Adversary:
         by_class = [(label, a) for a in others if label is not None]
         found = count(self.table, [*((a,) for a in axes), *by_class]) if axes else []
         self.counts = dict(zip((a.name for a in axes), found, strict=False))
-        """By attribute how many records published each code, of those with one law for all records."""
+        """The number of records that published each code, by attribute, of those with one law for all
+        records.
+        """
         self.by_class = dict(zip((a.name for a in others), found[len(axes) :], strict=False))
-        """By attribute the same counts, (labels, codes)."""
+        """The same counts by attribute, (labels, codes)."""
         self.records = int(found[0].sum()) if axes else 0
         n = max(self.records, 1)
         return {a.name: maximum_likelihood(self.counts[a.name], [a.matrix]) / n for a in axes}
 
     def _gammas(self) -> dict[str, float]:
-        """Return by attribute the gamma of the channel that it goes through, over all copies that are read."""
+        """Return each attribute's gamma: that of its channel, over all copies that are read."""
         release, found = opened(self.sidecar), dict[str, float]()
         for recipe in release.recipes:
             for name, channel in recipe.through.items():
@@ -400,7 +403,7 @@ class Adversary:
         return {n: g**release.copies for n, g in found.items()}
 
     def once(self, learn: Callable[[Adversary], Learnt]) -> Learnt:
-        """Return what several attacks learn alike; only the first of them does."""
+        """Return what several attacks learn alike; only the first of them computes it."""
         if learn not in self._learnt:
             self._learnt[learn] = learn(self)
         found: Learnt = self._learnt[learn]
@@ -424,7 +427,7 @@ class Adversary:
         return len(self.targets) == len(self.counts)
 
     def reader(self) -> Reader:
-        """Return what reads the records, with the kept columns that attacks asked for so far."""
+        """Return a reader of the records, with the kept columns that attacks asked for so far."""
         channels = {t.name: t.channel for t in self.targets.values()}
         channels |= {c.name: c for c in (*([self.label] if self.label else []), *self.kept)}
         strata = Strata.of_axes(self.sidecar, list(channels.values()))

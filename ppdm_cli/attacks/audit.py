@@ -1,4 +1,5 @@
-"""Tests with the original whether values were perturbed as the sidecar says, and coins independent of all else.
+"""Audits for `attack`: tests with the original whether values were perturbed as the sidecar says, and whether
+the random numbers depend on anything else.
 
 Each published cell has a place in its declared law, and so have the coin of several cells and the recipe of a
 record (`positions`). In an honest release positions are uniform and independent of the original, of each
@@ -38,13 +39,13 @@ TESTED = {
     "rows": "two rows of the file, and periods",
     "recipes": "which recipe a record has",
 }
-"""The families of tests besides that of the attributes' own laws, and what each looks at."""
+"""The families of tests in addition to that of the attributes' own laws, with what each looks at."""
 _BLOCKS = 1 << 10
 """The most blocks into which the rows are divided; stretches consist of them."""
 _OF_RECIPES = 1 << 6
 """The blocks in which recipes are counted."""
 _WINDOW = 1 << 20
-"""How many rows are compared at every distance, the first ones; neighbours are compared in all."""
+"""The number of first rows that are compared at every distance; neighbours are compared in all."""
 CELLS = 16
 """The cells in which positions are counted by two original values."""
 MOST_PAIRS = 1 << 7
@@ -56,16 +57,16 @@ _AT_ONCE = 1 << 12
 
 
 Tests = list[tuple[str, np.ndarray]]
-"""P-values, and what they are about."""
+"""P-values, with the subject of each."""
 
 
 @dataclass
 class AuditCounts:
-    """What was counted of some rows in a run."""
+    """The counts of some rows in a run."""
 
     sums: dict[str, list[np.ndarray]]
     lagged: np.ndarray
-    """For columns a and b the sum over rows of the place of b in the next row minus a, on the circle."""
+    """The sum over rows of the place of column b in the next row minus that of column a, on the circle."""
     first: np.ndarray
     last: np.ndarray
     window: list[np.ndarray]
@@ -80,7 +81,7 @@ class AuditCounts:
 
 
 def _lagged(before: np.ndarray, after: np.ndarray) -> np.ndarray:
-    """Return sums on the circle, and how many cells they are of."""
+    """Return sums on the circle, with the number of their cells."""
     a, b = evidence.CIRCLE[before], evidence.CIRCLE[after]
     numbers = (before != evidence.ABSENT).astype(np.float64).T @ (after != evidence.ABSENT)
     return np.stack([a.conj().T @ b, numbers])
@@ -90,7 +91,7 @@ class Audit(Attack):
     """The audit of a release of `records` rows."""
 
     name = "audit"
-    about = "Whether the release was perturbed as its sidecar says, as far as that many records can show."
+    about = "Tests whether the release was perturbed as its sidecar says."
     needs_original = True
 
     def __init__(self, positions: Positions, records: int, seed: int) -> None:
@@ -116,7 +117,9 @@ class Audit(Attack):
         kept = kept_channels(adversary.table, names, LARGEST_DOMAIN)
         adversary.kept += tuple(kept)
         if left := sorted({*names} - {c.name for c in kept}):
-            adversary.remarks.append(f"The audit leaves out {listed(left)}: too many values, or only one.")
+            adversary.remarks.append(
+                f"The audit leaves out {listed(left)}, because they have too many values or only one."
+            )
         positions = Positions(targets, adversary.reader().strata, kept, sidecar.release)
         return cls(positions, adversary.records, int(hashed(sidecar.release)))
 
@@ -171,7 +174,7 @@ class Audit(Attack):
         return _table(placed.rows[column][some], cells, rows, len(law))
 
     def _by_two(self, placed: PlacedRecords, level: np.ndarray, levels: int) -> Iterator[np.ndarray]:
-        """Yield for each pair of original values the levels, positions and recipes of their records."""
+        """Yield the levels, positions and recipes of the records of each pair of original values."""
         groups = [
             g if rows == few else g * few // rows
             for g, few, (_, rows, _) in zip(placed.groups, self._coarse, self.positions.groups, strict=True)
@@ -195,7 +198,9 @@ class Audit(Attack):
         return sorted({c for c in columns if c is not None})
 
     def verdicts(self, state: AuditCounts) -> tuple[list[LawVerdict], list[CoinVerdict], Unseen]:
-        """Return a row an attribute, a row a family of further tests, and what they could not have seen."""
+        """Return a row for each attribute, a row for each family of further tests, and the deviations that they
+        could not have detected.
+        """
         recipes = len(self.positions.recipes) > 0
         *values, place = state.sums["numbers"]
         own = [n for n, _, _ in self.positions.groups]
@@ -219,7 +224,7 @@ class Audit(Attack):
     # -- the families
 
     def laws(self, state: AuditCounts) -> list[LawVerdict]:
-        """Return a row an attribute: its transitions against its own law."""
+        """Return a row for each attribute: its transitions compared with its own law."""
         level, tables = self.share / len(self.positions.tables), enumerate(state.sums["laws"])
         return [self.positions.verdict(j, table, state.sums["extra"], level) for j, table in tables]
 
@@ -285,7 +290,7 @@ class Audit(Attack):
                 crossed.append((name, np.array([evidence.table_p(next(left), chances)])))
 
     def _family(self, name: str, found: Tests) -> CoinVerdict:
-        """Return the least p-value of a family, by which all its tests are judged, and where it was."""
+        """Return the least p-value of a family, by which all its tests are judged, and its place."""
         some = [(float(p.min()), n) for n, p in found if p.size]
         (least, where), tests = min(some, key=itemgetter(0), default=(1.0, "")), sum(p.size for _, p in found)
         p = min(1.0, tests * least)
@@ -312,7 +317,7 @@ class Audit(Attack):
 
 
 def _products(positions: Floats, kept: np.ndarray) -> list[np.ndarray]:
-    """Return of any two columns how many records show both, keep the first and show the second, and keep both.
+    """Count for any two columns the records that show both, keep the first and show the second, and keep both.
 
     With them the sums of their positions on the circle, apart and together.
     """

@@ -26,13 +26,13 @@ _FACTORS = np.exp(np.outer([1.0, -1.0], 2.0 ** np.arange(-9, 3))).ravel()
 POWER = 0.95
 """The probability of detection for which the smallest visible deviations are stated."""
 _SPREADS = 4.0 ** np.arange(-1, 12)
-"""How close to the law the alternatives of a table lie: as if it were known from so many records."""
+"""The distances of a table's alternatives from the law: as if it were known from so many records."""
 _TILTS = 2.0 ** np.arange(-9, 4)
 """The exponents of tilted laws, in units of 1/sd of their scores."""
 _STEPS = 1.5 ** np.arange(-12, 1)
 """The exponents tried for Chernoff's bound of an e-value's power; each gives a bound, so the least is one."""
 _WIDTHS = 16.0 ** np.arange(1, 6)
-"""How far out the sums of points lie that are looked for, in points."""
+"""The distances of the sums of points that are looked for, in points."""
 ABSENT = 255
 """The place of a cell that is withheld; positions on the circle are whole numbers below it."""
 CIRCLE = np.append(np.exp(2j * pi * np.arange(ABSENT) / ABSENT), 0)
@@ -82,7 +82,7 @@ def _mixed(logs: Floats) -> Floats:
 
 
 def tilted(law: Floats, scores: Floats) -> Floats:
-    """Return the laws that make cells of high scores likelier, and of low ones, from hardly to much.
+    """Return the laws that make cells of high scores more likely, and of low ones, from slightly to much.
 
     Where `law` holds several, along its first axis, so do the results along their second.
     """
@@ -102,11 +102,12 @@ def tilted_p(counts: np.ndarray, laws: Floats, scores: Floats) -> Floats:
 
 
 def circle_p(sums: np.ndarray, numbers: np.ndarray | float) -> Floats:
-    """Return p-values of so many independent uniform points of the unit circle summing to so far out.
+    """Return p-values of sums of so many independent uniform points of the unit circle.
 
     In one direction the mean of exp(t cos) is I0(t) <= exp(t^2/4). So for a sum s of n of them the mean over
     exponents t, complex and normal with a variance of 4/w, of exp(Re(t* s) - n |t|^2/4) has at most the mean 1
-    under the law: it is w/(w+n) exp(|s|^2/(w+n)). Of a few w the best, by their number, is below their mean.
+    under the law: it is w/(w+n) exp(|s|^2/(w+n)). The best of a few w, divided by their number, is below their
+    mean.
     """
     squares = np.abs(sums) ** 2
     best = np.zeros(np.broadcast(squares, numbers).shape)
@@ -141,7 +142,9 @@ def stretches(blocks: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def betraying(trials: int, chance: float, level: float) -> float:
-    """Return the least chance that a test at `level` finds too large with probability `POWER`; inf if none."""
+    """Return the smallest deviation that a test at `level` would detect with probability `POWER` (inf if
+    none).
+    """
     low, high = 0, trials + 1
     while low < high:
         middle = (low + high) // 2
@@ -153,7 +156,7 @@ def betraying(trials: int, chance: float, level: float) -> float:
 
 
 def betrayed(trials: int, law: Floats, others: Floats, true: Floats, level: float) -> bool:
-    """Return whether `likelihood_p` is below `level` with probability `POWER` for draws by the law `true`."""
+    """Return whether the test would reject draws by the law `true` at `level`, with probability `POWER`."""
     gains, needed = ratios(law, others), log(len(others) / level)
     means = np.logaddexp.reduce(_logs(true.ravel()) - _STEPS[:, None, None] * gains, axis=-1)
     return bool((_STEPS[:, None] * needed + trials * means).min() <= log(1 - POWER))
@@ -163,17 +166,17 @@ def betrayed(trials: int, law: Floats, others: Floats, true: Floats, level: floa
 
 
 class Level(NamedTuple):
-    """One channel's chances: to count as kept, to be near, and what an amplification of gamma gives."""
+    """The probabilities of one channel: to count as kept, to be near, and those at another gamma."""
 
     kept: float
     near: float
     chance: float
-    """The chance of the outputs that gamma makes likelier."""
+    """The chance of the outputs that gamma makes more likely."""
     declared: bool = True
-    """Whether the sidecar has a gamma for it."""
+    """True if the sidecar has a gamma for it."""
 
     def law(self, factor: float) -> Floats:
-        """Return the chances of its levels, of a gamma so many times the declared one."""
+        """Return the probabilities of its levels at a gamma so many times the declared one."""
         odds = factor * self.chance
         more = odds / (odds + 1 - self.chance) / self.chance
         kept, near = self.kept * more, self.near * more
@@ -184,12 +187,12 @@ class Numbers:
     """The law of the number, (kinds, numbers)."""
 
     def __init__(self, kinds: Sequence[Sequence[Level]], shares: Floats, first: np.ndarray) -> None:
-        """Take each kind's levels, its share of the records, and whether the first round has any of it."""
+        """Store each kind's levels, its share of the records, and whether the first round has any of it."""
         self._kinds, self._shares, self._first = kinds, shares, first
         self.top = np.array([sum(len(one.law(1)) - 1 for one in kind) for kind in kinds])
         self.law = self._of(lambda one: one.law(1))
         self.whole = np.maximum(np.take_along_axis(self.law, self.top[:, None], 1)[:, 0], 1e-300)
-        """For each kind the chance that all of a record counts as kept."""
+        """The probability for each kind that all of a record counts as kept."""
         self.others = self._others()
 
     def _of(self, level: Callable[[Level], Floats]) -> Floats:
@@ -202,11 +205,11 @@ class Numbers:
         return found
 
     def times(self, factor: float, declared: bool = False) -> Floats:
-        """Return the law where every gamma is so many times as large, or every one that is declared."""
+        """Return the law at gammas so many times as large, all of them or those that are declared."""
         return self._of(lambda one: one.law(factor if one.declared or not declared else 1))
 
     def bare(self, share: float, exposed: float = 1.0) -> Floats:
-        """Return the law where this share of the records is as it was; so many of those count as kept."""
+        """Return the law with this share of the records unperturbed; so many of those count as kept."""
         found = (1 - share * exposed) * self.law
         found[np.arange(len(found)), self.top] += share * exposed
         return found
@@ -228,7 +231,7 @@ class Numbers:
         return np.array(found)
 
     def p(self, counts: np.ndarray) -> Floats:
-        """Return for each row of counts (rows, kinds, numbers) a p-value."""
+        """Return a p-value for each row of counts (rows, kinds, numbers)."""
         return likelihood_p(counts, self.law, self.others)
 
     # -- records of which everything was kept
@@ -237,7 +240,7 @@ class Numbers:
     def _threshold(self) -> float:
         """Return the chance at which whole records of all kinds are counted as one: it shows most of them.
 
-        It is the chance of a kind that the first round has, as nothing published had a say in it.
+        It is the probability of a kind that the first round has, because nothing published influenced it.
         """
         chances = np.unique(self.whole[self._first])
         excess = np.minimum(chances[:, None] / self.whole, 1) - chances[:, None]
@@ -277,7 +280,7 @@ class Numbers:
 
 
 def _least(seen: Callable[[float], bool], low: float, high: float) -> float:
-    """Return the least number between two that is seen; inf if none is."""
+    """Return the least number between two that would be detected; inf if none would."""
     if not seen(high):
         return inf
     for _ in range(40):

@@ -24,15 +24,17 @@ if TYPE_CHECKING:
 
 CLASSES, MOST_STEPS, MOST_RECORDS = 24, 60, 1 << 15
 MORE, MOST_MORE = 0.9, 2.0
-"""By this power of its factors a step goes farther than EM, at most so far: it gets to the same end sooner."""
+"""The power of its factors by which a step goes farther than EM, and the largest: it gets to the same end
+sooner.
+"""
 LEAST_RISE = 0.5
-"""Nats by which a step must make held-out records likelier for another to follow."""
+"""Nats by which a step must make held-out records more likely for another to follow."""
 FEWEST_COLUMNS = 4
 """Releases of fewer columns are left to the other opinions."""
 SMOOTHING = 1.0
 """Records that are added to each class, divided as all records are."""
 SPREAD = 0.5
-"""By how much the logarithms of the first distributions differ from class to class."""
+"""The difference between the logarithms of the first distributions from class to class."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +44,7 @@ class LatentClasses:
     sizes: Floats
     laws: tuple[Floats, ...]
     matrices: tuple[Floats, ...]
-    """Of each column p(published code | original)."""
+    """The matrix p(published code | original) of each column."""
     kept: tuple[bool, ...]
 
     @cached_property
@@ -109,7 +111,7 @@ def _by_class(laws: Floats) -> Floats:
 
 
 def _indicators(columns: SampleColumns, rows: np.ndarray) -> csr_array:
-    """Return which codes each record published, (records, codes of all columns), as ones."""
+    """Return the codes that each record published as ones, (records, codes of all columns)."""
     from scipy.sparse import csr_array
 
     widths = [c.published.size for c in columns.channels]

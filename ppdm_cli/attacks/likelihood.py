@@ -1,4 +1,4 @@
-"""How likely published records are if they are of given people, for attacks that look for a person's row.
+"""Likelihoods of published records if they belong to given people, for attacks that look for a person's row.
 
 A candidate is a law of the originals of each attribute: a person whose values are known has one value, a latent
 class has shares. A record's log-likelihood under a candidate is a sum over the cells that it shows. Where one
@@ -24,7 +24,9 @@ STEP = 2.0**-10
 
 
 class ShownCells(NamedTuple):
-    """What records show, as rows of the tables: cells shown alone, cells under one coin, and the coin's lam."""
+    """The cells of records, as rows of the tables: cells shown alone, cells under one coin, and the coin's
+    lam.
+    """
 
     alone: np.ndarray
     coined: np.ndarray
@@ -71,12 +73,12 @@ def _picked(which: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class Likelihoods:
-    """What each cell says of each candidate, (cells of all axes, candidates)."""
+    """The evidence of each cell about each candidate, (cells of all axes, candidates)."""
 
     logs: Scores
     """The logarithms of cells shown alone."""
     ratios: Scores | None
-    """Of cells under a coin: how much likelier than noise; None where no record has a coin."""
+    """The likelihood ratios of cells under a coin to noise; None if no record has a coin."""
 
     @classmethod
     def of(cls, strata: Strata, laws: Sequence[Floats], candidates: int) -> Self:

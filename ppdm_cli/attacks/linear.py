@@ -1,9 +1,9 @@
 """The linear attacks on attributes that are numbers: spectral filtering, PCA and the best linear guess.
 
-They share unbiased scores of the published values, and their covariance. A score w of a published value has
-E[w | x] = x: for additive noise the value itself, for a matrix M the scores with M^T w = u (u the values), so
-that Cov(w) = Cov(x) + D with D diagonal and known (maths 5). Each attack is then one matrix B: the guess is
-mean + B (w - mean), its error covariance (I - B) S (I - B)^T + B D B^T.
+They share unbiased scores of the published values, and their covariance. A score w of a published value has E[w
+| x] = x: for additive noise the value itself, for a matrix M the scores with M^T w = u (u the values), so that
+Cov(w) = Cov(x) + D with D diagonal and known (docs/technical/method.md). Each attack is then one matrix B: the
+guess is mean + B (w - mean), its error covariance (I - B) S (I - B)^T + B D B^T.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MOST_CORRELATED = 1 << 9
 
 
 def unbiased_scores(target: AttackedAttribute) -> Floats:
-    """Return w with M^T w = u; of all such scores those of least variance under equal shares.
+    """Return w with M^T w = u, with the least variance of all such scores under equal shares.
 
     Numbers with noise have no table of scores: they are the scores.
     """
@@ -54,7 +54,7 @@ def noise_variance(target: AttackedAttribute, scores: Floats) -> float:
 
 
 def constant(target: AttackedAttribute, published: Floats) -> bool:
-    """Return whether all records may have one value: the published counts are as its column would have them."""
+    """Return whether all records may have one value, to judge by the published counts."""
     column = target.matrix.forward(np.eye(1, len(target.prior), int(target.prior.argmax()))[0])
     if (published[column <= 0] > 0).any():
         return False
@@ -152,7 +152,7 @@ def studied(adversary: Adversary) -> list[AttackedAttribute]:
         elif not target.measurable:
             why = "with numbers too large or too small for their squares"
         elif constant(target, adversary.counts[target.name]):
-            why = "constant as far as the release shows"
+            why = "because the release shows no variation"
         elif len(chosen) == MOST_CORRELATED:
             why = f"beyond the first {MOST_CORRELATED}"
         else:
@@ -200,11 +200,11 @@ def _moments(
 
 
 class Linear(Attack):
-    """One such attack on all attributes that are numbers."""
+    """A linear attack on all attributes that are numbers."""
 
     needs_every_attribute = True
     least = 2
-    """Of so many attributes at least."""
+    """The number of attributes that the attack needs."""
 
     def __init__(self, adversary: Adversary, found: Correlated) -> None:
         self._found, self._B = found, self.estimator(found.scored)
@@ -239,7 +239,7 @@ class Spectral(Linear):
     """Spectral filtering (Kargupta et al. 2003): directions whose variance is above what noise alone can have.
 
     The bound is Marchenko and Pastur's, (1 + sqrt(m/n))^2 in units of the noise; it is asymptotic, and pure
-    noise passes it in about one run in eight (maths 5).
+    noise passes it in about one run in eight.
     """
 
     name, strength = "spectral", 3
@@ -270,7 +270,7 @@ class BayesLinear(Linear):
     """BE-DR (Huang et al. 2005): the best linear guess, S (S + D)^-1 (w - mean) + mean.
 
     For additive noise D is its variance; for a matrix that is known, as every release's is, that of the
-    unbiased scores (maths 5).
+    unbiased scores.
     """
 
     name, strength, least = "bayes-linear", 5, 1

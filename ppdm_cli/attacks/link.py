@@ -27,7 +27,7 @@ from ppdm_cli.releases import Strata, opened
 from ppdm_cli.repeatable import hashed, uniform
 
 PEOPLE, FEWEST, SAMPLE = 1000, 30, 48 << 10
-"""How many people are looked for, the fewest, and how many records the model is learnt from."""
+"""The numbers of people to look for, the fewest, and of records that the model is learned from."""
 MOST_ENTRIES = 1 << 27
 """The most chances of cells that are held: with very many values fewer people are looked for."""
 FIRST = 10
@@ -68,7 +68,7 @@ class SampledRecords:
 
 
 class Link(Attack):
-    """The attack on people whose attributes are known: which row is theirs?"""
+    """The attack on people whose attributes are known: it looks for their rows."""
 
     name = "link"
     about = "Someone who knows a person's attributes, all or some, looks for the person's row."

@@ -1,4 +1,5 @@
-"""A release beside its original, row by row, for attacks that are measured, whatever partitions the two have.
+"""Pairs of a release and its original, row by row, for attacks that are measured, whatever partitions the two
+have.
 
 Rows pair by position; that they belong together is checked. Columns are named "published:..." and
 "original:..." in the paired table, so that no two can have one name.
@@ -41,7 +42,7 @@ def check_order(sidecar: Sidecar, rows_taken: object) -> None:
 
 
 def unpaired(sidecar: Sidecar) -> str:
-    """Return the next step where the rows of a release and its original do not belong together."""
+    """Return the next step if the rows of a release and its original don't belong together."""
     privacy = sidecar.privacy
     of_person = privacy is not UNSET and privacy.unit == "person"
     return OWN + f", and add {argument('rows_taken', 'FILE')} of that run" * of_person
@@ -137,16 +138,18 @@ def _renamed(part: Partition) -> pa.RecordBatch:
 
 @dataclass(frozen=True, eq=False)
 class Agreement:
-    """Whether release and original look as if their rows belonged together; adds up over partitions."""
+    """The agreement of the rows of a release and its original; adds up over partitions."""
 
     cells: Floats
-    """Of how many cells show their value: so many do, would by chance, should; and the variance by chance."""
+    """The number of cells that show their value: observed, expected by chance, expected if they pair, and the
+    variance by chance.
+    """
     together: int
     """The most cells that one coin decides."""
     moved: int
     """The cells of separate attributes that do not show their value."""
     staying: float
-    """The logarithm of the chance that none of them moves."""
+    """The logarithm of the probability that none of them moves."""
 
     @classmethod
     def of(cls, targets: Iterable[AttackedAttribute], records: Records) -> Agreement:
@@ -178,10 +181,10 @@ class Agreement:
         )
 
     def check(self, sidecar: Sidecar) -> None:
-        """Check that the rows pair, or are too few to tell; others would look like perfect privacy.
+        """Check that the rows pair, or are too few for a test; others would look like perfect privacy.
 
-        Rows that do not pair agree as often as chance has it; that much is only told of a release in which
-        many more were to agree.
+        Rows that don't pair agree as often as by chance. This is an error only for a release in which many more
+        should agree.
         """
         if not self.moved and self.staying < log(RARELY):
             raise MismatchError(
@@ -200,7 +203,7 @@ class Agreement:
 
 
 def _near(target: AttackedAttribute, codes: np.ndarray, lam: Floats, original: np.ndarray) -> Floats:
-    """Return the sums of `Agreement.cells` where values are shown, or others near them."""
+    """Return the observed, chance and expected number of cells that show their value or one near it."""
     law = target.exposures.matrix
     near = law > law.min(axis=1, keepdims=True)
     chance, kept = (near @ target.prior)[codes], (law * near)[: target.exposures.withheld].sum(axis=0)

@@ -31,7 +31,7 @@ from ppdm_cli.domain import Domain
 from ppdm_cli.releases import Exposure, Strata
 from ppdm_cli.repeatable import hashed, uniform
 
-COIN, RECIPE = "the record's coin", "the recipe"
+COIN, RECIPE = "the record's random choice", "the recipe"
 GROUPS = 64
 """The most groups of published codes that are distinguished, and the number of cells for noise."""
 MOST_GROUPS = 512
@@ -45,7 +45,7 @@ LEAST_KEPT = 1 / 64
 """The least share of positions that counts as kept: a matrix may rule it out that a value stays."""
 _MOST_KINDS = 16
 _ALIKE = (1.05, 1.1, 1.2, 1.5, 2.0, 4.0, 16.0, 1e9)
-"""Chances that differ by such a factor count as one; the first is taken by which there are few kinds."""
+"""Factors within which probabilities count as equal; the first that leaves few kinds is used."""
 _BELOW_ONE = 1 - 2.0**-53
 
 
@@ -72,10 +72,10 @@ def _chances(kept: float, moved: int) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class PlacedRecords:
-    """Some records as the audit sees them: uniform positions, what these are independent of, and levels."""
+    """Some records for the audit: uniform positions, the values that these are independent of, and levels."""
 
     own: Floats
-    """(records, columns): each cell's position by itself; NaN where there is none."""
+    """The position of each cell alone, (records, columns); NaN without one."""
     joint: Floats
     """Positions that are independent within a record too."""
     kinds: np.ndarray
@@ -83,11 +83,11 @@ class PlacedRecords:
     exposed: Floats
     """The chance that each record, were it unperturbed, would count as kept."""
     rows: list[np.ndarray]
-    """For each attribute the rows of its law's table."""
+    """The rows of its law's table, for each attribute."""
     groups: list[np.ndarray]
     """Original codes, in groups."""
     recipes: np.ndarray
-    """The group of each record's recipe; of no records where there is one recipe."""
+    """The group of each record's recipe; empty if there is one recipe."""
     extra: list[np.ndarray]
     """Further counts for the attributes' own tests."""
     first_row: int
@@ -110,7 +110,7 @@ class SeparateLaw:
         else:
             self.stays = np.full(matrix.inputs, _LEAST_NOISE)
         self.kept = max(float(self.stays.min()), LEAST_KEPT)
-        """Positions below it count as kept: the same share of every code's cells."""
+        """The position below which cells count as kept: the same share of every code's cells."""
         own = self.row(np.arange(matrix.inputs))
         self.staying = np.bincount(own, self.stays) / np.bincount(own)
         """The probability of each row to be published unchanged."""
@@ -127,7 +127,7 @@ class SeparateLaw:
         self._below = np.cumsum(self._shares, axis=1) - self._shares
 
     def positions(self, records: Records) -> tuple[Floats, int]:
-        """Return each record's position, and how many lie where the law never is."""
+        """Return each record's position, and the number of records that the law never gives."""
         published, original = records.codes[self._target.name], records.known[self._target.name]
         within = uniform_cells(Coins(self._key), records.addresses, np.zeros(len(published), np.uint8))
         if self._noise is not None:
@@ -151,7 +151,7 @@ class SeparateLaw:
         return (low + within * (below(apart + half) - low) - 0.5 + _LEAST_NOISE / 2) % 1, beyond
 
     def stayed(self, own: np.ndarray, positions: Floats, true: np.ndarray, shown: np.ndarray) -> np.ndarray:
-        """Count the cells that gamma makes likelier, then by row of the law's table those that stayed."""
+        """Count the cells that gamma makes more likely, then by row of the law's table those that stayed."""
         around = 0 if self._noise is not None else np.count_nonzero(self._target.matrix.around(true, shown))
         stayed = np.bincount(own[positions < self.stays[true]], minlength=self.row.rows)
         return np.array([around, *stayed])
@@ -214,7 +214,7 @@ class ExposedLaw:
         order = np.argsort(self._away, axis=0, kind="stable")
         self._law_below, self._noise_below = _below(self._law, order), _below(self._noise, order)
         self.near = (self._noise * (self._away < 2)).sum(axis=0)
-        """For each value the chance that noise is near it."""
+        """The probability for each value that noise is near it."""
         self.own_law, self.own_noise = self._law[own, every], self._noise[own, every]
 
     def cells(self, rows: np.ndarray, shown: np.ndarray, true: np.ndarray, within: Floats) -> _CellsRevealed:
@@ -231,7 +231,7 @@ class ExposedLaw:
 
 
 def _below(law: Floats, order: np.ndarray) -> Floats:
-    """Return the chance of what comes before each output."""
+    """Return the probability of all that comes before each output."""
     found: Floats = np.empty(law.shape, np.float32)
     ordered = np.take_along_axis(law, order, 0)
     np.put_along_axis(found, order, np.cumsum(ordered, axis=0) - ordered, 0)
@@ -239,7 +239,7 @@ def _below(law: Floats, order: np.ndarray) -> Floats:
 
 
 class _CellsRevealed(NamedTuple):
-    """Cells of some records: how far away, their positions by U and by noise, and more."""
+    """Cells of some records: their distances, their positions by U and by noise, and more."""
 
     rows: np.ndarray
     away: np.ndarray
@@ -248,11 +248,11 @@ class _CellsRevealed(NamedTuple):
     near: Floats
     """The chance of noise to be near."""
     beyond: int
-    """How many of them the law never publishes."""
+    """The number of cells that the law never publishes."""
 
 
 class _RecordCoins:
-    """What the cells of some records say together of their coins."""
+    """The evidence of some records' cells about their random choices."""
 
     def __init__(self, lam: Floats) -> None:
         self.lam, n = lam, len(lam)
@@ -291,7 +291,7 @@ class _RecordCoins:
 
 
 class Positions:
-    """How records are placed: columns are the attributes, then the coin and the recipe where there are any."""
+    """Places of records: columns are the attributes, then the coin and the recipe if there are any."""
 
     def __init__(
         self,
@@ -328,7 +328,7 @@ class Positions:
         self.kept = np.array([*each, *near, *[0.5] * recipes])
         """The positions below which each column's cells count as kept."""
         self.tables = [self._table(j) for j in range(len(targets))]
-        """For each attribute the rows of its law's table, and the chances of its cells."""
+        """The rows of each attribute's law, and the probabilities of its cells."""
 
     def _kept(self, column: int) -> float:
         recipes = np.flatnonzero(self._numbers[:, column]).tolist()
@@ -393,7 +393,7 @@ class Positions:
     # -- records
 
     def placed(self, records: Records) -> PlacedRecords:
-        """Return the positions of some records, and what these are to be independent of."""
+        """Return the positions of some records, and the values that these should be independent of."""
         n, recipes, every = records.count, records.recipes, records.first_row + np.arange(records.count)
         own = np.full((n, len(self.names)), np.nan)
         number, exposed = np.zeros(n, np.int64), np.ones(n)
@@ -463,7 +463,9 @@ class Positions:
 
 
 def _declared(matrix: Matrix) -> tuple[float, float] | None:
-    """Return the chance p of the outputs that gamma applies to, and o with p = gamma / (gamma + o), if any."""
+    """Return the declared probability p of the outputs that gamma applies to, and o with p = gamma / (gamma +
+    o), if any.
+    """
     if matrix.own_outputs is None:
         return None
     own, others = matrix.own_outputs

@@ -1,7 +1,7 @@
-"""The exact Bayes adversary on one attribute: the prior is the estimated distribution, one answer is seen.
+"""The exact Bayes attack on one attribute: the prior is the estimated distribution, one answer is published.
 
 Pr(x = k | y = h) is proportional to M[h, k] p_k. So each answer has one best guess, and what to expect of
-it is a sum over answers. No posterior exceeds gamma p / (gamma p + 1 - p) (maths 2).
+it is a sum over answers. No posterior exceeds gamma p / (gamma p + 1 - p) (docs/technical/method.md).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ppdm_cli.privacy import worst_posterior
 
 @dataclass(frozen=True, eq=False)
 class BestGuesses:
-    """The best guesses for each published code of an attribute, and what they are worth."""
+    """The best guesses for each published code of an attribute, with their scores."""
 
     target: AttackedAttribute
     guess: Guess
@@ -37,14 +37,16 @@ class BestGuesses:
     """The prior of the code that has the largest posterior."""
 
     def belief(self, gamma: float) -> Belief:
-        """Return the largest belief, and what the one before may become by a gamma."""
+        """Return the largest belief, and the bound that a gamma sets for it."""
         return Belief(self.largest, self.before, worst_posterior(gamma, self.before))
 
     def guesses(self, codes: Codes) -> Guess:
         return self.guess.of(codes)
 
     def figures(self, counts: Floats) -> Measures:
-        """Return what to expect of so many published codes: unbiased, or else as the adversary believes."""
+        """Return the expected scores for so many published codes: unbiased, or else as the adversary
+        believes.
+        """
         if estimable(self.target):
             return crossed(self.target, counts).figures(self.target)
         return expected(self.target, self.exact, self.near, self.error if self.target.ordered else None)
@@ -104,7 +106,7 @@ def _of_diagonal(target: AttackedAttribute, p: Floats) -> tuple[Guess, Floats, F
 
 
 def _nearest_windows(windows: Floats, more: Floats, ordered: int) -> tuple[np.ndarray, Floats]:
-    """Return each answer's likeliest window: the likeliest of all, or one of those with its own code."""
+    """Return each answer's most likely window: the most likely of all, or one of those with its own code."""
     codes = np.arange(len(windows))
     around = codes + np.array([[-1], [0], [1]])
     inside = (around >= 0) & (around < np.where(codes < ordered, ordered, len(codes)))
@@ -116,7 +118,7 @@ def _nearest_windows(windows: Floats, more: Floats, ordered: int) -> tuple[np.nd
 
 
 class Posterior(Attack):
-    """The attack on every perturbed attribute by itself."""
+    """The attack on every perturbed attribute separately."""
 
     name = "posterior"
     about = "Bayes' rule on one attribute."
@@ -158,7 +160,7 @@ class Posterior(Attack):
 
 
 def learn_kept(adversary: Adversary) -> None:
-    """Learn what a kept class reveals of the attributes: shares of exact guesses without and with it."""
+    """Learn what a kept class reveals about the attributes: shares of exact guesses without and with it."""
     for name, counts in adversary.by_class.items():  # (label, published code)
         target, total, by_class, both = adversary.targets[name], float(counts.sum()), 0.0, 0.0
         for own in counts[counts.sum(axis=1) > 0]:  # a label that nobody has says nothing
@@ -172,10 +174,10 @@ def learn_kept(adversary: Adversary) -> None:
 
 
 class KnownAttribute(Attack):
-    """An adversary who knows one of the attributes that a record publishes together with others (maths 11).
+    """An adversary who knows one of the attributes that a record publishes together with others.
 
     By it they see how likely the record's values were revealed, and are not noise; then they apply Bayes' rule
-    to the others. Everything else is learnt from the release alone.
+    to the others. Everything else is learned from the release alone.
     """
 
     name = "known"
@@ -206,9 +208,10 @@ class KnownAttribute(Attack):
         return {n: np.tile(self._targets[n].prior, (records.count, 1)) for n in names}
 
     def _confirmed(self, name: str, records: Records) -> tuple[Floats, np.ndarray]:
-        """Return how likely each record's values were revealed, by the other attribute that is known of it.
+        """Return the probability that each record's values were revealed, given another attribute of it that is
+        known.
 
-        With the records that publish both; of several others the first is the one that is known.
+        Also the records that publish both. If there are several other attributes, the first is the known one.
         """
         after, together = records.lam.copy(), self._targets[name].exposures.noisy[records.codes[name]]
         rows = np.zeros(records.count, bool)

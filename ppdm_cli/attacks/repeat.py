@@ -1,8 +1,8 @@
-"""Repeated perturbation (Dowd et al. 4.3): does perturbing again and again lead back to the original?
+"""Repeated perturbation (Dowd et al. 4.3), to show that it doesn't lead back to the original.
 
-It leads to uniform noise: M^t = lam^t I + (1 - lam^t)/N J (maths 1), whose entropy rises to log2 N. The
-same is done to the file, to see that it is so. Only a matrix that publishes what it takes can be repeated,
-so a band cannot.
+It leads to uniform noise: M^t = lam^t I + (1 - lam^t)/N J (docs/technical/method.md), whose entropy rises to
+log2 N. The same is done to the file, to see that it is so. Only a matrix that publishes what it takes can be
+repeated, so a band cannot.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class Repeat(Attack):
         found = cls(adversary)
         if left := [n for n in adversary.targets if n not in found._matrices]:
             adversary.remarks.append(
-                f"repeat: {listed(left)} cannot be perturbed again: what is published "
-                "goes beyond the domain, or is several answers."
+                f"repeat: {listed(left)} cannot be perturbed again, because published values go beyond the "
+                "domain, or each has several answers."
             )
         return found
 

@@ -1,4 +1,4 @@
-"""The figures of attacks as typed records, for `ppdm attack` and programs; a file of them, and sentences."""
+"""Reports of attacks as typed records, for `ppdm attack` and programs, with their file and sentences."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Belief:
 
 
 class GuessFigures(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How good the guesses of an attack on an attribute are; None is what has no such figure.
+    """The scores of an attack on an attribute; None for a figure that it doesn't have.
 
     Shares of exact guesses, of guesses at most one bin away and the root mean square error, each beside a guess
     from the estimated distribution alone (prior); low and high are the ends of 95% intervals.
@@ -62,19 +62,19 @@ class GuessFigures(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     rmse_low: float | None = None
     rmse_high: float | None = None
     rmse_share: float | None = None
-    """Of the standard deviation."""
+    """The RMSE as a share of the standard deviation."""
     rmse_prior: float | None = None
     rmse_gain: float | None = None
     rmse_gain_low: float | None = None
     rmse_gain_high: float | None = None
     largest_posterior: float | None = None
     largest_prior: float | None = None
-    """What was believed of that value before."""
+    """The belief in that value before."""
     bound: float | None = None
 
     @classmethod
     def about(cls, attack: str, target: AttackedAttribute, records: int, measured: bool) -> Self:
-        """Return what figures are about, without any."""
+        """Return the subject of the figures, without any."""
         gamma = target.matrix.amplification if target.channel.noise is None else None
         N = target.matrix.inputs
         return cls(attack=attack, attribute=target.name, gamma=gamma, N=N, records=records, measured=measured)
@@ -89,7 +89,7 @@ class GuessFigures(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 class ClassFigures(msgspec.Struct, frozen=True):
-    """What a kept class reveals of an attribute: shares of exact guesses, as expected."""
+    """The leak of a kept class about an attribute: shares of exact guesses, as expected."""
 
     attribute: str
     kept: str
@@ -116,17 +116,17 @@ class RepeatFigures(msgspec.Struct, frozen=True):
 
 
 class OrderFigures(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Whether the order of the rows reveals an attribute's values."""
+    """The test whether the order of the rows reveals an attribute's values."""
 
     attribute: str
     blocks_p: float
     published_tells: bool
     neighbours_tell: bool | None = None
-    """As the original's rows show."""
+    """True if neighbouring rows of the original are alike."""
 
 
 class FoundFigures(msgspec.Struct, frozen=True):
-    """How often people's rows are found: as the first, or among the first ten, with 95% intervals.
+    """The shares of people whose rows are found: as the first, or among the first ten, with 95% intervals.
 
     Beside each is the chance of a blind guess among the rows whose known kept columns fit, and the bound.
     """
@@ -146,7 +146,7 @@ class FoundFigures(msgspec.Struct, frozen=True):
 
 
 class ReadFigures(msgspec.Struct, frozen=True):
-    """How often someone who looks for a person's row guesses an attribute right that they did not know."""
+    """The share of right guesses of an unknown attribute by someone who looks for a person's row."""
 
     attribute: str
     exact: float
@@ -157,7 +157,7 @@ class ReadFigures(msgspec.Struct, frozen=True):
 
 
 class LinkReport(msgspec.Struct, frozen=True):
-    """What comes of the search for people's rows."""
+    """The results of the search for people's rows."""
 
     knows: list[str]
     records: int
@@ -178,7 +178,7 @@ class LinkReport(msgspec.Struct, frozen=True):
 
 
 class RiskFigures(msgspec.Struct, frozen=True):
-    """How often a risk came true, beside guessing without looking at the person, with 95% intervals."""
+    """The success of a risk, next to guesses without a look at the person, with 95% intervals."""
 
     risk: str
     tried: int
@@ -214,7 +214,7 @@ class LawVerdict(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class CoinVerdict(msgspec.Struct, frozen=True):
-    """The audit of one family of tests: whether the coins depend on anything."""
+    """The audit of one family of tests: whether the random numbers depend on anything."""
 
     test: str
     tests: int
@@ -232,16 +232,16 @@ class Unseen(msgspec.Struct, frozen=True):
     gamma_factor: float
     pairs: int
     all_pairs: int
-    """How many pairs of original values there are, of which `pairs` were looked at."""
+    """The number of pairs of original values, of which `pairs` were tested."""
 
 
 @dataclass(repr=False, kw_only=True)
 class Attacked(Displayed):
-    """What `attack` gives."""
+    """The result of `attack`."""
 
     sidecar: Sidecar
     measured: bool
-    """Whether the figures were measured against the original; otherwise they are expected values."""
+    """True if the figures were measured against the original; otherwise they are expected values."""
     record: dict[str, Any]
     """The product bound over a record."""
     rows: list[GuessFigures] = field(default_factory=list)
@@ -250,12 +250,12 @@ class Attacked(Displayed):
     audit: list[LawVerdict] = field(default_factory=list)
     """One row for each attribute: its transitions compared with its matrix."""
     coins: list[CoinVerdict] = field(default_factory=list)
-    """One row for each family of tests: whether the coins depend on anything."""
+    """One row for each family of tests: whether the random numbers depend on anything."""
     unseen: Unseen | None = None
     repeat: list[RepeatFigures] = field(default_factory=list)
     order: list[OrderFigures] = field(default_factory=list)
     link: LinkReport | None = None
-    """How often a person's row is found, if that was asked."""
+    """The results of the search for people's rows, if that was requested."""
     risks: list[RiskFigures] = field(default_factory=list)
     """Anonymeter's three risks, if they were asked for."""
     remarks: list[str] = field(default_factory=list)
@@ -269,7 +269,7 @@ class Attacked(Displayed):
 
     @property
     def sentences(self) -> list[str]:
-        """Return the audit's verdict, what the order reveals, and last what was learnt beyond the prior."""
+        """Return the audit's verdict, then what the order reveals, and last the largest leak."""
         found = audited(self) if self.audit else []
         order = [r.attribute for r in self.order if r.published_tells or r.neighbours_tell]
         if order:
@@ -280,7 +280,7 @@ class Attacked(Displayed):
             return [
                 f"The largest risk beyond guessing is {worst.risk}: it succeeds in {percent(worst.share)} of "
                 f"the cases, and guessing in {percent(worst.guess)}.",
-                "What holds for people in general counts here too. Measure people who are not in the release "
+                "Facts about people in general count here too. Measure people who are not in the release "
                 f"as well, with {argument('truth', 'OTHERS')}: only the difference is about a person.",
             ]
         return [*found, *[learnt(self)] * bool(self.rows or self.link is None)]
@@ -300,7 +300,9 @@ class Attacked(Displayed):
 
 
 def of_whole_record(sidecar: Sidecar) -> dict[str, Any]:
-    """Return the promise over a record, with the gamma and bound of its matrices, whatever the coins were."""
+    """Return the promise over a record, with the gamma and bound of its matrices, whatever its random
+    numbers.
+    """
     worst, times = max(opened(sidecar).recipes, key=lambda d: d.epsilon), sidecar.times
     gamma = prod([c.matrix.amplification for c in worst.channels] * times)
     bound = believed_after(times * worst.epsilon, PRIOR)
@@ -330,18 +332,18 @@ def fill_attacked(done: Attacked, output: Output) -> None:
 
 
 _DEPEND = {
-    "record": "more or less of the records was kept than the declared coins keep",
+    "record": "records keep more or fewer values than the declared random choices keep",
     "pairs": "{where} depend on each other within a record",
-    "values": "the coins depend on {where}",
-    "others": "the coins depend on {where} together",
-    "place": "the coins depend on the place in the file",
+    "values": "the random numbers depend on {where}",
+    "others": "the random numbers depend on {where} together",
+    "place": "the random numbers depend on the place in the file",
     "rows": "{where} depends on other rows, or on the row's number",
     "recipes": "the recipe depends on {where}",
 }
 
 
 def audited(done: Attacked) -> list[str]:
-    """Return the audit's verdict, what it tested, and what it could not have detected."""
+    """Return the audit's verdict, what it tested, and the deviations that it could not have detected."""
     lies = [r.attribute for r in done.audit if not r.honest]
     found = [f"{', '.join(lies)} did not go through the matrix that the sidecar declares"] if lies else []
     found += [_DEPEND[r.test].format(where=r.where) for r in done.coins if not r.honest]
@@ -358,31 +360,35 @@ def audited(done: Attacked) -> list[str]:
         limit += f"detects (95% of the time) {', or '.join(visible)}"
     else:
         limit += "cannot detect even a release that is not perturbed at all"
-    drawn = "the coins or the recipes" if any(r.test == "recipes" for r in done.coins) else "the coins"
+    drawn = (
+        "the random numbers or the recipes"
+        if any(r.test == "recipes" for r in done.coins)
+        else "the random numbers"
+    )
     few = unseen.pairs < unseen.all_pairs
     two = f"one, or on {unseen.pairs:,} of the {unseen.all_pairs:,} pairs," if few else "one or two"
     return [
         "The audit finds nothing against the release. It tested the law of each attribute. It also tested "
         f"whether {drawn} depend on each other, on {two} of a record's original values (withheld and kept ones "
         "too), on the place in the file, or on another row.",
-        f"{limit}. It detects smaller deviations less often. It cannot detect coins that depend on three "
-        "values at once, or that someone else can compute, such as from a seed.",
+        f"{limit}. It detects smaller deviations less often. It cannot detect random numbers that depend on "
+        "three values at once, or that someone else can compute from a seed.",
     ]
 
 
 def learnt(done: Attacked) -> str:
-    """Return a sentence that says what was learnt beyond the prior, and from which attack."""
+    """Return a sentence about the largest leak, and the attack that found it."""
     least = [(r, r.exact_gain if r.exact_gain_low is None else r.exact_gain_low) for r in done.rows]
     gained = [r for r, gain in least if gain is not None and gain > 1e-9]
-    how = "learnt" if done.measured else "can be expected to learn"
+    how = "learned" if done.measured else "can be expected to learn"
     if not gained:
         if not done.rows:
             return "None of these attacks guesses single values."
         return f"These attacks {how} nothing about single values beyond the prior."
     best = max(gained, key=lambda r: r.exact_gain or 0.0)
-    verb = "names" if done.measured else "can be expected to name"
+    verb = "guesses" if done.measured else "can be expected to guess"
     return (
-        f"Most is learnt about {best.attribute}, by the attack {best.attack}: it {verb} the value of "
-        f"{percent(best.exact or 0.0)} of the records exactly, where the estimated distribution alone names "
-        f"{percent(best.exact_prior or 0.0)}."
+        f"Biggest leak: {best.attribute}. The attack {best.attack} {verb} its value right for "
+        f"{percent(best.exact or 0.0)} of the records. A guess from the estimated distribution alone is "
+        f"right for {percent(best.exact_prior or 0.0)}."
     )

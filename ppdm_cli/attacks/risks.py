@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     import polars as pl
 
 ATTEMPTS, MOST_TRIED, COLUMNS = 1000, 20_000, 3
-"""How often each risk is tried, how many combinations are looked at, and how many columns one has."""
+"""The numbers of tries of each risk, of combinations to look at, and of columns in one."""
 TOLERANCE = 0.05
-"""By this share may a guessed number be wrong."""
+"""The share by which a guessed number may be wrong."""
 Asked = tuple[int, Callable[[Floats, float], np.ndarray], float]
 """A column, and what a combination asks of its values."""
 

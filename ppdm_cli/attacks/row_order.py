@@ -1,4 +1,4 @@
-"""What the order of the rows gives back: neighbours are alike in a file that was sorted by a private column.
+"""The attack by the order of the rows: neighbours are alike in a file that was sorted by a private column.
 
 The published codes of blocks of rows are compared with those of the whole file; where they differ more
 than chance allows, the adversary takes each block's own estimated distribution as the prior of its rows.
@@ -29,7 +29,7 @@ FALSE_ALARM = 1e-6
 LEAST_EXPECTED = 10.0
 """The least expected number of records of a code in a block; rarer codes are counted together."""
 MOST_GUESSED = 1 << 10
-"""The most codes of an attribute that is guessed by blocks; of more, a block would know too little."""
+"""The most codes of an attribute that is guessed by blocks; with more, a block would show too little."""
 
 
 def blocks(rows: int) -> Iterator[slice]:
@@ -41,7 +41,7 @@ def blocks(rows: int) -> Iterator[slice]:
 
 @dataclass(frozen=True, eq=False)
 class Neighbours:
-    """By attribute how alike neighbouring rows are; merged in the order of the rows."""
+    """The likeness of neighbouring rows by attribute; merged in the order of the rows."""
 
     samples: dict[str, RowBlocks]
 
@@ -65,7 +65,7 @@ class Order(Attack):
         self._reader, self._known = adversary.reader(), adversary.known
         self.closed = [*adversary.targets]
         self.p: dict[str, float] = {}
-        """By attribute the p-value of the blocks' counts."""
+        """The p-value of the blocks' counts, by attribute."""
 
     @classmethod
     def learn(cls, adversary: Adversary) -> Self:

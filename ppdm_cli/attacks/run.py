@@ -1,4 +1,4 @@
-"""The protocol of attacks, their registry and the pass over a release, for `attack` and for who adds an attack.
+"""The protocol of attacks, their registry and the pass over a release, for `attack` and for authors of attacks.
 
 An attack is a class in one file, which it registers: `ppdm attack` then offers it. Each learns from the release
 first; then one pass reads the release, beside its original where that is known, and asks each for its guesses.
@@ -31,14 +31,14 @@ MOST_GUESSED = 1 << 21
 
 
 class Addable(Protocol):
-    """What is counted of rows; adds up over partitions, in the rows' order."""
+    """Counts of rows, which add up over partitions, in the rows' order."""
 
     def __add__(self, other: Self, /) -> Self: ...
 
 
 @dataclass(frozen=True, eq=False)
 class SumsByAttribute:
-    """Some sums of each attribute; adds up over partitions."""
+    """Sums for each attribute, which add up over partitions."""
 
     sums: dict[str, np.ndarray]
 
@@ -51,35 +51,35 @@ class Attack(Protocol):
 
     name: ClassVar[str]
     about: ClassVar[str]
-    """What the command's help says of it: a sentence."""
+    """The sentence about it in the command's help."""
     needs_original: ClassVar[bool] = False
     of_tables: ClassVar[bool] = False
-    """Whether it compares two tables whose rows need not pair, and so runs only where it alone is named."""
+    """True if it compares two tables whose rows need not pair, and so runs only if it alone is named."""
     needs_every_attribute: ClassVar[bool] = False
-    """Whether every record has to publish every attribute, separately from the others."""
+    """True if every record has to publish every attribute, separately from the others."""
     by_neighbours: ClassVar[bool] = False
-    """Whether a guess depends on the records around it: then all are guessed, however many there are."""
+    """True if a guess depends on the records around it: then all are guessed, however many there are."""
     strength: int = 0
-    """The guesses of the strongest attack that ran are written; of 0 none are."""
+    """The rank by which the guesses of the strongest attack that ran are written; those of rank 0 never are."""
     closed: Collection[str] = ()
     """Attributes whose expected figures and beliefs depend on no pass over the records."""
 
     @classmethod
     def why_not(cls, adversary: Adversary) -> str | None:
-        """Return why it does not apply to such a release; None where it does."""
+        """Return why the attack does not apply to such a release; None if it does."""
         return "most cells are withheld" if cls.needs_every_attribute and not adversary.separate else None
 
     @classmethod
     def learn(cls, adversary: Adversary) -> Self | None:
-        """Learn from the release alone; None, with a remark, where it has nothing to learn from."""
+        """Learn from the release alone; None, with a remark, if it has nothing to learn from."""
         ...
 
     def guesses(self, records: Records) -> Mapping[str, Guess]:
-        """Return by attribute the best guesses for some records."""
+        """Return the best guesses for some records, by attribute."""
         return {}
 
     def before(self, records: Records, names: Sequence[str]) -> Mapping[str, Floats]:
-        """Return what was believed of attributes before anything perturbed was published: (records, values)."""
+        """Return the beliefs about attributes before anything perturbed was published: (records, values)."""
         return {}
 
     def gamma(self, attribute: AttackedAttribute) -> float:
@@ -87,19 +87,19 @@ class Attack(Protocol):
         return attribute.gamma
 
     def expected(self, beliefs: Mapping[str, Beliefs]) -> Mapping[str, Measures]:
-        """Return by attribute what to expect of the guesses: what their adversary believes of them."""
+        """Return the expected scores of the guesses by attribute, as their adversary believes them."""
         return {n: b.measures() for n, b in beliefs.items()}
 
     def largest(self, beliefs: Mapping[str, Beliefs]) -> Mapping[str, Belief]:
-        """Return by attribute the largest belief in a guess, the one before, and its bound."""
+        """Return the largest belief in a guess, the one before, and its bound, by attribute."""
         return {n: Belief(b.largest, b.before, b.bound) for n, b in beliefs.items()}
 
     def counted(self, records: Records) -> Addable | None:
-        """Return what else is counted of some records."""
+        """Return further counts of some records."""
         return None
 
     def conclude(self, counted: Addable | None, done: Attacked) -> None:
-        """Add what follows from the counts of all records."""
+        """Add the results that follow from the counts of all records."""
 
 
 ATTACKS: dict[str, type[Attack]] = {}
@@ -107,13 +107,13 @@ ATTACKS: dict[str, type[Attack]] = {}
 
 
 def register_attack(attack: type[Attack]) -> None:
-    """Register an attack: the command offers it, and runs it where no other is named."""
+    """Register an attack: the command offers it, and runs it unless others are named."""
     ATTACKS[attack.name] = attack
 
 
 @dataclass
 class AttackSums:
-    """What a pass has counted so far; adds up over partitions, in the rows' order."""
+    """The counts of a pass so far, which add up over partitions, in the rows' order."""
 
     tallies: dict[Key, Tally] = field(default_factory=dict)
     beliefs: dict[Key, Beliefs] = field(default_factory=dict)
@@ -149,7 +149,7 @@ class AttackRun:
                 self.attacks.append(learnt)
         for why, names in out.items():
             if some := [n for n in names if n in adversary.named]:
-                adversary.remarks.append(f"Left out, because {why}: {listed(some)}.")
+                adversary.remarks.append(f"Not attacked, because {why}: {listed(some)}.")
         self._reader = adversary.reader()
         self._share = min(1.0, MOST_GUESSED / adversary.records)
         self._drawn_by = hashed([adversary.sidecar.release, "guessed"])
@@ -201,7 +201,7 @@ class AttackRun:
             sums.bound = worst_posterior(attack.gamma(target), prior)
 
     def run(self) -> Attacked:
-        """Pass over the release, and return what the attacks found."""
+        """Pass over the release, and return the attacks' results."""
         adversary = self.adversary
         seen = fold(self._paired, self, AttackSums.__add__, doing="attacking")
         assert seen is not None
@@ -237,7 +237,7 @@ class AttackRun:
         if not self._strongest:
             raise UsageError(
                 "no-guesses",
-                "none of the attacks asked for guesses values",
+                "none of the chosen attacks guesses values",
                 f"add {argument('attacks', ['posterior'])}",
             )
         attributes, records = self.adversary.sidecar.attributes, self.adversary.records

@@ -17,7 +17,7 @@ from ppdm_cli.joint import FOLDS, Sample
 from ppdm_cli.releases import Exposure
 
 JUDGES = 1 << 14
-"""So many held-out records judge."""
+"""The number of held-out records that judge."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +40,7 @@ class SampleColumns:
         return Exposure.of(self.channels[place]).matrix
 
     def counts(self, *places: int) -> np.ndarray:
-        """Return how often each combination was published: (learnt from or held back, cells ...)."""
+        """Return the counts of each published combination: (learned from or held back, cells ...)."""
         shape = [2, *(self.channels[p].published.size for p in places)]
         return tabulated([self.held.astype(np.uint8), *(self.codes[p] for p in places)], shape)
 
@@ -54,7 +54,7 @@ class SampleColumns:
 
 
 def judged(columns: SampleColumns, place: int, rows: np.ndarray, likely: Floats) -> Floats:
-    """Return the log-likelihood of each of a column's answers, given what was thought of the originals."""
+    """Return the log-likelihood of each of a column's answers, given beliefs about the originals."""
     law = columns.matrix(place)[columns.codes[place][rows]]
     return np.asarray(np.log(np.maximum((likely * law).sum(axis=1), TINY)))
 

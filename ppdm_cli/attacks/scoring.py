@@ -1,13 +1,14 @@
-"""How good guesses are, beside guessing from the prior alone: sums that merge, and figures with 95 % intervals.
+"""Scores of guesses, compared with guessing from the prior alone: sums that merge, and figures with 95%
+intervals.
 
 Three measures, each with the guess that is best for it: the exact value (or bin), at most one bin away,
 and the number. The gain is over the best guess that the estimated distribution alone allows.
 
-What guesses will turn out to be worth follows from the release alone. Fix all of a record but its own answer y
-about one attribute. A guess is then a rule of y, worth w(x) = sum_y M[y|x] worth(guess(y), x) where the
-original is x. With A M = I the number A[:, y] . w has the mean w(x), for every x: no prior takes part. So its
-mean over the records is an unbiased estimate of what will be measured, with a standard error; a model that is
-wrong makes guesses poor, not expectations false.
+The expected score of guesses follows from the release alone. Fix all of a record but its own answer y about one
+attribute. A guess is then a rule of y, worth w(x) = sum_y M[y|x] worth(guess(y), x) where the original is x.
+With A M = I the number A[:, y] . w has the mean w(x), for every x: no prior takes part. So its mean over the
+records is an unbiased estimate of what will be measured, with a standard error; a model that is wrong makes
+guesses poor, not expectations false.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ SUMS = (
 
 _TALLIED_AT_ONCE = 1 << 14
 Measures = dict[str, float]
-"""How good guesses are, by the names of `GuessFigures`; what cannot be measured is not there."""
+"""The scores of guesses, by the names of `GuessFigures`, without those that cannot be measured."""
 
 
 class Tally:
@@ -44,7 +45,7 @@ class Tally:
 
     @classmethod
     def of(cls, target: AttackedAttribute, guess: Guess, truth: Truth) -> Tally:
-        """Return what guesses are worth beside the originals, some at a time: sums of what the cache holds."""
+        """Return the scores of guesses compared with the originals, in parts that fit the cache."""
         parts = [slice(i, i + _TALLIED_AT_ONCE) for i in range(0, max(len(truth.codes), 1), _TALLIED_AT_ONCE)]
         return cls(
             sum((cls._of_some(target, guess.of(p), truth.part(p)).sums for p in parts), np.zeros(len(SUMS)))
@@ -69,7 +70,7 @@ class Tally:
 
     @classmethod
     def summed(cls, worths: Mapping[str, Floats], weights: Floats) -> Tally:
-        """Return the sums of what each guess is worth, or is estimated to be, by measure."""
+        """Return summed scores per measure for guesses whose correctness is known or estimated."""
         nothing = np.zeros(len(weights))
         w = {k: worths.get(k, nothing) for k in SUMS} | {"n": np.ones(len(weights))}
         for what in ("exact", "near"):
@@ -88,7 +89,7 @@ class Tally:
         return Tally(self.sums + other.sums)
 
     def figures(self, target: AttackedAttribute, measured: bool = True) -> Measures:
-        """Return the figures; what is not measured is an estimate, which may leave its range by chance."""
+        """Return the figures; one that is not measured is an estimate, which may leave its range by chance."""
         s = dict(zip(SUMS, map(float, self.sums), strict=True))
         found: Measures = {}
         n = max(s["n"], 1.0)
@@ -107,9 +108,9 @@ class Tally:
 
 @dataclass(frozen=True)
 class Worth:
-    """What guesses are worth, estimated of records that the guesser was learnt with, and of some it was not.
+    """Expected scores of guesses, estimated from records that the guesser was learned with, and from others.
 
-    The first is too high, as the guesser fits their answers; the second too low, as it was learnt from fewer.
+    The first is too high, as the guesser fits their answers; the second too low, as it was learned from fewer.
     """
 
     within: Tally = field(default_factory=Tally)
@@ -198,7 +199,7 @@ class Beliefs:
 
     target: AttackedAttribute
     sums: Floats
-    """Of 1, of the beliefs in value and neighbourhood, and of the variances."""
+    """The sums of 1, of the beliefs in value and neighbourhood, and of the variances."""
     largest: float = 0.0
     before: float = 0.0
     bound: float = 1.0
@@ -214,7 +215,7 @@ class Beliefs:
         return Beliefs(self.target, self.sums + other.sums, top.largest, top.before, top.bound)
 
     def measures(self) -> Measures:
-        """Return what the adversary expects of the guesses."""
+        """Return the scores that the adversary expects of the guesses."""
         n = max(float(self.sums[0]), 1.0)
         exact, near, variance = (float(s) / n for s in self.sums[1:])
         return expected(self.target, exact, near, variance if self.target.ordered else None)
@@ -230,13 +231,13 @@ def estimable(target: AttackedAttribute) -> bool:
 
 
 def enough(targets: Sequence[AttackedAttribute], rows: np.ndarray) -> np.ndarray:
-    """Return the records that are worked through: all, or as many as can be from everywhere."""
+    """Return the indices of the records to process: all, or an evenly spaced subset if there are too many."""
     cells = max(t.matrix.outputs * t.matrix.inputs for t in targets)
     return rows[:: 1 + len(rows) * cells // WORK]
 
 
 def estimated_worth(target: AttackedAttribute, likely: Floats, codes: np.ndarray) -> Tally:
-    """Return what guesses from p(original | all but the own answer), a row a record, are worth."""
+    """Estimate the scores of guesses made from all the other columns of a record."""
     found, step = Tally(), _rows_at_once(target)
     answers, unbiased = _law(target)
     for start in range(0, len(codes), step):
@@ -248,7 +249,7 @@ def estimated_worth(target: AttackedAttribute, likely: Floats, codes: np.ndarray
 
 
 def crossed(target: AttackedAttribute, counts: Floats) -> Worth:
-    """Return what guesses from the own answer alone are worth: by all records, and for some by the others."""
+    """Estimate the scores of guesses from the own answer alone: by all records, and for some by the others."""
     rng, left = np.random.default_rng(0), counts.astype(np.int64)
     likely, folds = list[Floats](), list[Floats]()
     for parts in range(FOLDS, 0, -1):
@@ -263,7 +264,7 @@ def crossed(target: AttackedAttribute, counts: Floats) -> Worth:
 
 
 def _counted(target: AttackedAttribute, likely: Floats, counts: Floats) -> Tally:
-    """Return what guesses are worth that share one row of `likely`, from how many gave each answer."""
+    """Estimate the scores of guesses that share one row of `likely`, from how many gave each answer."""
     found, step = Tally(), _rows_at_once(target)
     answers, unbiased = _law(target)
     for start in range(0, len(likely), step):
@@ -284,7 +285,7 @@ def _rows_at_once(target: AttackedAttribute) -> int:
 
 
 def _worths(target: AttackedAttribute, answers: Floats, likely: Floats) -> dict[str, Floats]:
-    """Return w(x) of each measure, (records, originals): of the guess, and of the one from the prior alone."""
+    """Return w(x) of each measure, (records, originals), for the guess and for the one from the prior alone."""
     rows, (outputs, inputs) = len(likely), answers.shape
     beliefs = (likely[:, None, :] * answers).reshape(rows * outputs, inputs)
     guess, alone = target.guessed(beliefs), target.by_prior
@@ -305,14 +306,14 @@ def _worths(target: AttackedAttribute, answers: Floats, likely: Floats) -> dict[
 
 
 def _apart(own: Floats, prior: Floats) -> Floats:
-    """Return the chance that a guess is right and the prior's is not, or the other way about."""
+    """Return the probability that a guess is right and the prior's is not, or the other way round."""
     return np.where(prior > 0, 1 - own, own)
 
 
 def _named(
     named: np.ndarray, answers: Floats, rows: int, among: np.ndarray | None = None, last: int = 0
 ) -> Floats:
-    """Return for each original the chance that its answer makes the guess name it."""
+    """Return the probability for each original that its answer makes the guess right."""
     outputs, inputs = answers.shape
     inside = np.ones(len(named), bool) if among is None else among & (named >= 0) & (named < last)
     which = np.flatnonzero(inside)
@@ -322,7 +323,7 @@ def _named(
 
 
 def _squared_errors(target: AttackedAttribute, answers: Floats, guess: Guess, rows: int) -> dict[str, Floats]:
-    """Return the squared errors to expect of the number named; null has none."""
+    """Return the expected squared errors of the guessed number; null has none."""
     last = target.ordered
     middle = target.values[:last].mean()
     u = np.where(np.arange(answers.shape[1]) < last, target.values - middle, 0.0)

@@ -34,7 +34,8 @@ class Aim:
 
 @dataclass
 class RowRanks:
-    """By person how many rows score above the own, as much and fit at all, and what the rows say of attributes.
+    """The numbers of rows that score above a person's own, as much and fit at all, and the rows' evidence about
+    attributes.
 
     Adds up over partitions: `top` is the largest score so far, by which all weights are divided.
     """
@@ -44,7 +45,7 @@ class RowRanks:
     fits: np.ndarray
     top: Floats
     beliefs: list[Floats] = field(default_factory=list)
-    """Of each attribute the weights of its values, (people, values)."""
+    """The weights of each attribute's values, (people, values)."""
 
     @classmethod
     def nothing(cls, people: int, sizes: Sequence[int]) -> RowRanks:
@@ -74,7 +75,7 @@ class RowRanks:
 
 @dataclass(frozen=True, eq=False)
 class Search:
-    """As a task, the pass itself."""
+    """Run the pass, as a task."""
 
     reader: Reader
     cells: CellReader
@@ -83,7 +84,7 @@ class Search:
     own: Scores
     """The score of each person's own row."""
     fitting: np.ndarray | None
-    """What the kept columns of each person's row are, as a number; None where none are known."""
+    """The kept columns of each person's row, as a number; None if none are known."""
     read: Sequence[AttackedAttribute | Channel]
     """The attributes that are guessed, perturbed and kept ones."""
 

@@ -1,16 +1,16 @@
-"""The Bayes adversary who sees a whole published record, kept columns and class too.
+"""The Bayes attack on a whole published record, with its kept columns and class.
 
-Where attributes are published separately there are up to five opinions of each, all learnt from the release:
+Where attributes are published separately there are up to five opinions of each, all learned from the release:
 by its own answer alone, by naive Bayes over all other columns, by latent classes, by both of these together,
 and by the joint model of the class. The one that makes held-out answers most likely is taken. Where records
 publish some of their attributes together it is the joint model's, which knows how likely each record's values
 are revealed.
 
 For naive Bayes EM learns of each pair of columns the joint distribution of their originals, stopped where the
-pair's held-out records are likeliest; a kept column is its own original. What an answer says of an original
-value follows by the answer's own matrix, so no belief exceeds what gamma allows. Columns that say the same
-would count twice: each is weighed, in the order of what it says alone, by how likely held-out answers of the
-attribute become.
+pair's held-out records are most likely; a kept column is its own original. The evidence of an answer about an
+original value follows from the answer's own matrix, so no belief exceeds what gamma allows. Columns that say
+the same would count twice: each is weighed, in the order of what it says alone, by how likely held-out answers
+of the attribute become.
 """
 
 from __future__ import annotations
@@ -48,23 +48,25 @@ from ppdm_cli.joint import FOLDS, LABEL, Law, Learnt
 MOST_MODEL_WORK = 1 << 24
 """The most multiplications, about, by which the model guesses a record whose cells are withheld."""
 LARGEST_PAIR, CELLS_AT_ONCE = 1 << 14, 1 << 22
-"""Cells of a pair's published table: what a pair may have, and what is learnt at a time."""
+"""Cells of a pair's published table: what a pair may have, and what is learned at a time."""
 PAIR_STOP = Stop(enough=0.05, patience=2, more=5, most=200)
 MOST_PAIRS = 1 << 12
-"""So many pairs are learnt: those with the class and kept columns first."""
+"""The most pairs that are learned: those with the class and kept columns first."""
 WEIGHTS = (1.0, 0.5, 0.25)
 LEAST_RISE = 3.0
-"""Nats by which held-out answers must become likelier for another column to count."""
+"""Nats by which held-out answers must become more likely for another column to count."""
 
 Likely = Callable[..., Floats]
-"""What is likely of an attribute: `(codes, kept_only=False)` to p(original | the other columns)."""
+"""A function of an attribute from `(codes, kept_only=False)` to p(original | the other columns)."""
 
 
 class Record(Attack):
     """The attack on every perturbed attribute by the whole record."""
 
     name = "record"
-    about = "Bayes' rule on the whole record, kept columns and class too, all learnt from the release."
+    about = (
+        "Bayes' rule on the whole record, including kept columns and the class, all learned from the release."
+    )
 
     def __init__(self, adversary: Adversary, found: Learnt) -> None:
         self._targets, self._record_gamma = adversary.targets, adversary.gamma
@@ -124,7 +126,7 @@ class Record(Attack):
             ),
         ):
             if names:
-                adversary.remarks.append(f"record: {why} {listed(names)}; it guesses as posterior does.")
+                adversary.remarks.append(f"record: {why} {listed(names)}. It guesses them as posterior does.")
         return found
 
     # -- learning
@@ -140,7 +142,7 @@ class Record(Attack):
         return self.channels[-1 if place == LABEL else place].name
 
     def _posteriors(self, model: Law, codes: Sequence[Codes]) -> dict[str, Floats]:
-        """Return by the joint model p(original | record) of each attribute that it has."""
+        """Return p(original | record) of each attribute in the joint model."""
         found = model.posteriors(codes[: self._width], codes[self._width])
         return {self._name(p): b for p, b in found.items() if self._name(p) in self._targets}
 
@@ -152,7 +154,7 @@ class Record(Attack):
         }
 
     def _choose(self, found: Learnt, columns: SampleColumns) -> None:
-        """Choose for each attribute the opinion under which held-out answers are likeliest."""
+        """Choose the model of each attribute that predicts held-out answers best."""
         rows, by_model = judges(columns), dict[str, Floats]()
         codes = [c[rows] for c in columns.codes]
         if self._model is not None and 0 in found.held and len(rows):
@@ -177,7 +179,7 @@ class Record(Attack):
                 self._others[name] = _likely(best, place, bayes, latent and latent[1])
 
     def _without(self, columns: SampleColumns) -> dict[str, Likely]:
-        """Return what naive Bayes and latent classes say of their attributes, learnt from other records."""
+        """Return the predictions of naive Bayes and latent classes, learned from other records."""
         _, latent = learn_classes(columns) if {"latent", "both"} & {*self._chosen.values()} else (None, None)
         places = [self._columns[n] for n in self._chosen]
         return {
@@ -186,7 +188,7 @@ class Record(Attack):
         }
 
     def _measure(self, found: Learnt) -> dict[str, Worth]:
-        """Return what guesses are worth, of records that the models were learnt with and without."""
+        """Estimate the scores of guesses for records that the models were learned with and without."""
         worth: dict[str, Worth] = {}
         every = (*found.sample.codes, found.sample.labels)
         for fold in range(FOLDS):
@@ -214,7 +216,7 @@ class Record(Attack):
     # -- guessing
 
     def _codes(self, records: Records) -> list[Codes]:
-        """Return what a sample has of some records: codes, the recipes' numbers if it has those, and labels."""
+        """Return some records of a sample: codes, the recipes' numbers if there are several, and labels."""
         *codes, labels = (records.codes[c.name] for c in self.channels)
         return [*[*codes, records.recipes][: self._width], labels]
 
@@ -236,7 +238,7 @@ class Record(Attack):
         return found | {n: Guess.joined(guesses) for n, guesses in parts.items()}
 
     def before(self, records: Records, names: Sequence[str]) -> dict[str, Floats]:
-        """Return what was believed by the columns that were kept."""
+        """Return the beliefs that follow from kept columns alone."""
         codes = self._codes(records)
         found = self._posterior.before(records, [n for n in names if n in self.alone])
         for name in (n for n in names if n in self._others):
@@ -265,12 +267,12 @@ class Record(Attack):
 
 
 def _clear(rise: Floats) -> bool:
-    """Return whether held-out answers are likelier beyond chance: by two standard errors."""
+    """Return whether held-out answers are more likely beyond chance: by two standard errors."""
     return bool(rise.sum() > 2 * np.sqrt(len(rise)) * rise.std())
 
 
 def _likely(chosen: str, place: int, bayes: NaiveBayes, latent: LatentClasses | None) -> Likely:
-    """Return the chosen one of what naive Bayes, latent classes and the mean of their logarithms say."""
+    """Return the chosen prediction: of naive Bayes, of latent classes, or the mean of their logarithms."""
     if latent is None or chosen == "bayes":
         return bayes.likely
     classes = partial(latent.likely, place)
@@ -286,7 +288,7 @@ def _pooled(one: Likely, other: Likely, codes: Sequence[Codes], kept_only: bool 
 
 @dataclass(frozen=True, eq=False)
 class PairEvidence:
-    """What the published codes of a column say of an attribute's originals: log p, (codes, originals)."""
+    """The evidence of a column's published codes about an attribute's originals: log p, (codes, originals)."""
 
     place: int
     prior: Floats
@@ -298,7 +300,7 @@ class PairEvidence:
 
 @dataclass(frozen=True, eq=False)
 class NaiveBayes:
-    """An attribute's prior, and all that is to be known of it but its own answer."""
+    """An attribute's prior, and the evidence about it from all other columns."""
 
     prior: Floats
     evidence: tuple[PairEvidence, ...]
@@ -349,7 +351,7 @@ def _pairs(columns: SampleColumns, places: Collection[int]) -> Iterator[tuple[tu
 
 
 def _fitted(counts: np.ndarray, matrices: list[Tables], alone: Tables) -> tuple[Floats, Tables]:
-    """Return how much likelier than independence held-out records are, and (pair, without and with, cells)."""
+    """Return the gain of held-out records over independence, and the tables (pair, without and with, cells)."""
     held = counts[:, 1].astype(np.float32)
 
     def judge(expected: Sequence[Tables], which: np.ndarray) -> Floats:
@@ -367,7 +369,7 @@ def _fitted(counts: np.ndarray, matrices: list[Tables], alone: Tables) -> tuple[
 
 
 def _evidence(columns: SampleColumns, place: int, table: Tables) -> PairEvidence:
-    """Return what a column's answers say, from the joint table (attribute, column) of originals."""
+    """Return the evidence of a column's answers, from the joint table (attribute, column) of originals."""
     joint = np.maximum(table.astype(np.float64), 1e-12)
     prior = joint.sum(axis=1)
     chances = joint @ columns.matrix(place).T / prior[:, None]
@@ -378,7 +380,7 @@ def _evidence(columns: SampleColumns, place: int, table: Tables) -> PairEvidence
 def _weighed(
     columns: SampleColumns, place: int, evidence: list[tuple[float, PairEvidence, PairEvidence]]
 ) -> tuple[NaiveBayes, Floats]:
-    """Return the attribute's model, with the weights that make held-out answers likeliest."""
+    """Return the attribute's model, with the weights that make held-out answers most likely."""
     rows = judges(columns)
     prior, chosen = columns.prior(place), list[PairEvidence]()
     best, logs = judged(columns, place, rows, prior[None]), np.zeros((len(rows), 1))

@@ -1,8 +1,9 @@
-"""Channels for perturbing and for all who read releases: the laws by which codes are replaced, one file a kind.
+"""Channels for perturbing and for all readers of releases: the laws by which codes are replaced, one file a
+kind.
 
-A kind is two things: a *spec* (what the sidecar says: its name and parameters) and, for a domain, a
-*matrix* (the law as numbers, which perturbs, and which estimating needs). A `Channel` is both with the
-domains that they are for. Kinds register themselves; nothing outside this package asks which kind it has.
+A kind is two things: a *spec* (its name and parameters, as in the sidecar) and, for a domain, a *matrix* (the
+law as numbers, for perturbing and estimating). A `Channel` is both with the domains that they are for. Kinds
+register themselves; nothing outside this package asks which kind it has.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Additive noise as a matrix: z = x + r with r uniform or normal, of one law for all (maths 5).
+"""Additive noise as a matrix: z = x + r with r uniform or normal, of one law for all
+(docs/technical/method.md).
 
 The inputs are the domain's values or bins; a value lies anywhere in its bin alike. The outputs are bins of
 z: the domain's own, and more past it as far as the noise reaches, so that nothing is clipped. An entry is
@@ -54,7 +55,7 @@ class Additive(Explicit, Noisy):
                 "noise-domain-size",
                 f"additive noise needs a domain of 2 to {MOST_INPUTS} values or bins, this one has "
                 f"{len(self.extents)}",
-                f"give it another number of {argument('bins')}",
+                f"use another number of {argument('bins')}",
             )
         lowest, highest = self.extents[0][0], self.extents[-1][1]
         width = highest - lowest
@@ -64,13 +65,13 @@ class Additive(Explicit, Noisy):
             raise UsageError(
                 "wrong-sd",
                 "the standard deviation is below a millionth or above a million times the domain's width",
-                f"give another one, such as {argument('sd', '25%')}",
+                f"use another one, such as {argument('sd', '25%')}",
             )
         if not (np.diff(self.edges) > 0).all():
             raise RefusedError(
                 "domain-too-far-from-zero",
                 "the domain is too far from zero for its width: numbers of its size cannot show the noise",
-                f"subtract a constant from the column, or give it a larger {argument('sd')}",
+                f"subtract a constant from the column, or use a larger {argument('sd')}",
             )
 
     @property
@@ -80,7 +81,7 @@ class Additive(Explicit, Noisy):
 
     @property
     def interval(self) -> float:
-        """Return Agrawal and Srikant's privacy: the width of the interval that holds x with 95 % confidence."""
+        """Return Agrawal and Srikant's privacy: the width of the interval that holds x with 95% confidence."""
         return 0.95 * 2 * self.reach if self.noise == "uniform" else 3.92 * self.sd
 
     @cached_property
@@ -122,12 +123,12 @@ class Additive(Explicit, Noisy):
         return self._below(noise / self.sd)
 
     def added(self, values: Floats, words: Words) -> Floats:
-        """Return values with their noise, from four 32-bit words each.
+        """Add noise to values, from four 32-bit words each.
 
-        Promise: for uniform words the noises are independent, and their law is that of a multiple of 2^-52
-        in (-1, 1) times a, or of Box and Muller's transform of two such in (0, 1) times sd; either is within
-        2^-51 of its name's law, at every threshold. The sum is rounded to a double, whose last digits may
-        tell of x: no more is promised of additive noise anyway.
+        Promise: for uniform words the noises are independent, and their law is that of a multiple of 2^-52 in
+        (-1, 1) times a, or of Box and Muller's transform of two such in (0, 1) times sd; either is within 2^-51
+        of its name's law, at every threshold. The sum is rounded to a double, whose last digits may reveal x.
+        Additive noise promises nothing about that.
         """
         halves = (words.view("<u8") >> np.uint64(12)).astype(np.float64)
         u = (2 * halves + 1) * 2.0**-53  # exact: odd multiples of 2^-53
@@ -190,14 +191,14 @@ class Sd:
         if not amount.is_finite() or amount <= 0:
             raise UsageError(
                 "no-sd",
-                f"{quoted(value)} is not a standard deviation",
-                "give a number above 0 such as 2.5, or a share such as 25%",
+                f"can't read {argument('sd')}: {quoted(value)} is not a standard deviation",
+                "use a number above 0 such as 2.5, or a share such as 25%",
             )
         share = text.endswith("%")
         return cls(float(amount / 100 if share else amount), share)
 
     def within(self, width: float) -> float:
-        """Return it in units of a column whose domain is so wide."""
+        """Return the standard deviation in units of a column whose domain has this width."""
         return self.amount * width if self.share else self.amount
 
 
@@ -215,9 +216,9 @@ def read_law(value: Any) -> Noise:
 
 @register_kind
 class AdditiveSpec(Spec, frozen=True, tag="additive", tag_field="kind", kw_only=True):
-    """What a sidecar says of additive noise: its law, and the type of the published column."""
+    """The record of additive noise in a sidecar: its law, and the type of the published column."""
 
-    about = "Noise of one law is added to every number: the old baseline, for comparison. It promises no gamma."
+    about = "Adds noise of one law to every number, an old baseline for comparison. It promises no gamma."
     options: ClassVar[Mapping[str, Callable[[object], object]]] = {"sd": Sd.read}
     shared_options: ClassVar[Mapping[str, Callable[[object], object]]] = {"noise": read_law, "sd": Sd.read}
     everywhere = True
@@ -234,7 +235,7 @@ class AdditiveSpec(Spec, frozen=True, tag="additive", tag_field="kind", kw_only=
     def published(self, domain: Domain, matrix: Matrix, beyond: Beyond | UnsetType) -> Domain:
         assert isinstance(matrix, Additive)
         if domain.nulls or beyond is not UNSET:
-            raise ValueError("noise goes with neither nulls nor 'beyond'")
+            raise ValueError("noise can't be combined with nulls or 'beyond'")
         return Bins(dtypes.parse(self.dtype), matrix.edges.tolist(), False)
 
     def publish(
@@ -271,8 +272,9 @@ class AdditiveSpec(Spec, frozen=True, tag="additive", tag_field="kind", kw_only=
             else "rules out every original further from it than the noise reaches"
         )
         return [
-            "Additive noise promises nothing: no finite gamma or epsilon holds for it, as a published value "
-            f"{why}. It is a baseline for comparison, broken by attacks; publish with random substitution."
+            "Additive noise promises nothing: no finite gamma or epsilon holds for it, because a published "
+            f"value {why}. It is a baseline for comparison that attacks break. Publish with random "
+            "substitution."
         ]
 
     @classmethod
@@ -298,7 +300,8 @@ class AdditiveSpec(Spec, frozen=True, tag="additive", tag_field="kind", kw_only=
         if domain.nulls:
             raise RefusedError(
                 "noise-with-nulls",
-                "it has nulls, which noise leaves unchanged: it would be public who has no value",
+                "it has nulls, which noise leaves unchanged, so the release would show which records have "
+                "no value",
                 cls.no_nulls,
             )
         sd: Sd = request.options["sd"]
@@ -308,7 +311,7 @@ class AdditiveSpec(Spec, frozen=True, tag="additive", tag_field="kind", kw_only=
 
 
 def add(matrix: Additive, coins: Coins, addresses: Addresses, values: Floats) -> Floats:
-    """Add noise: each cell's coins are those of its address and its true value, all 64 bits of it."""
+    """Add noise: the random numbers of a cell follow from its address and all 64 bits of its true value."""
     out = np.empty(len(values))
     halves = (values + 0.0).view("<u4").reshape(-1, 2)  # + 0.0: a zero has no sign
     for start in range(0, len(values), CELLS):

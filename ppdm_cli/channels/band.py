@@ -1,9 +1,9 @@
 """The band, a kind for codes in order: any of the 2b+1 codes around a value alike, else any code at all.
 
-For N ordered codes the outputs are N + 2b, b more on either side: M[h, k] = gamma x where
-k <= h <= k+2b, else x (maths 9). Null, where it takes part, is one more input with 2b+1 outputs of its
-own, which are shown as one. Products along an axis cost O(N); what needs the unbiased estimate builds
-a matrix of N x N, so a band has at most `MOST_ORDERED` codes.
+For N ordered codes the outputs are N + 2b, b more on either side: M[h, k] = gamma x where k <= h <= k+2b, else
+x (docs/technical/method.md). Null, if it takes part, is one more input with 2b+1 outputs of its own, which are
+published as one. Products along an axis cost O(N). The unbiased estimate builds a matrix of N x N, so a band
+has at most `MOST_ORDERED` codes.
 """
 
 from __future__ import annotations
@@ -54,26 +54,26 @@ class Band(Mixture, ExactDraw):
 
     @classmethod
     def of(cls, gamma: Decimal, ordered: int, half_width: int, nulls: bool = False) -> Band:
-        """Return the band of amplification gamma; refuse what cannot be drawn exactly."""
+        """Return the band of amplification gamma; refuse one that cannot be drawn exactly."""
         if not 2 <= ordered <= MOST_ORDERED:
             raise RefusedError(
                 "band-of-unordered",
                 f"a band needs 2 to {MOST_ORDERED} values or bins in order, this domain has {ordered}",
-                f"give it another number of {argument('bins')}, or matrix=gamma-diagonal",
+                f"use another number of {argument('bins')}, or matrix=gamma-diagonal",
             )
         if not 1 <= half_width <= ordered // 2:
             raise UsageError(
                 "wrong-half-width",
                 f"the half-width of a band must be from 1 to half its values, here {ordered // 2}",
-                "leave it out, to get the one that tells the miner most",
+                "leave it out to get the most informative one",
             )
         sides = (Blur(ordered, half_width, nulls),)
         found = cls(revealing(gamma, sides), sides, gamma)
         if found.range > LARGEST_RANGE:
             raise UsageError(
                 "gamma-too-fine-for-band",
-                f"gamma {gamma} has too many decimals for a band of {ordered} values: the "
-                "exact sampler has no room for them",
+                f"gamma {gamma} has too many decimals for a band of {ordered} values: the sampler can't "
+                "draw it exactly",
                 "round gamma down to fewer digits",
             )
         return found
@@ -119,7 +119,7 @@ class Band(Mixture, ExactDraw):
 
 @lru_cache(maxsize=1 << 12)
 def best_half_width(gamma: Decimal, ordered: int) -> int:
-    """Return the half-width whose answers tell most about a value under a uniform prior; 0 is gamma-diagonal.
+    """Return the most informative half-width under a uniform prior; 0 is gamma-diagonal.
 
     Null does not count. The information has one peak, below half the codes, which is searched by halves.
     """
@@ -134,7 +134,7 @@ def best_half_width(gamma: Decimal, ordered: int) -> int:
 
 
 def bits_revealed(gamma: float, ordered: int, half_width: int) -> float:
-    """Return H(y) - H(M) in bits for equally likely ordered codes: what one answer tells."""
+    """Return the information of one answer, H(y) - H(M) in bits, for equally likely ordered codes."""
     width = 2 * half_width + 1
     outputs = ordered + width - 1
     D = (gamma - 1) * width + outputs
@@ -147,21 +147,21 @@ def bits_revealed(gamma: float, ordered: int, half_width: int) -> float:
 
 
 def read_half_width(value: object) -> int:
-    """Read how many codes on either side a band is for."""
+    """Read the half-width of a band, in codes."""
     number = whole(value)
     if number < 0:
         what = "a half-width must be a number of bins, 0 or more"
-        raise UsageError("negative-half-width", what, "such as half_width=2")
+        raise UsageError("negative-half-width", what, "try half_width=2")
     return number
 
 
 @register_kind
 class BandSpec(GammaSpec, frozen=True, tag="band", tag_field="kind", kw_only=True):
-    """What a sidecar says of a band: gamma, and how many codes on either side it is for."""
+    """The record of a band in a sidecar: gamma and the half-width in codes."""
 
     about = (
-        "Bins of numbers and times keep their neighbourhood rather than the exact bin, which serves ranges "
-        "and trees better at the same gamma."
+        "Keeps the neighbourhood of a bin of numbers or times rather than the exact bin. At the same "
+        "gamma, ranges and trees are more accurate."
     )
     options: ClassVar[Mapping[str, Callable[[object], object]]] = {"half_width": read_half_width}
 
@@ -196,16 +196,14 @@ class BandSpec(GammaSpec, frozen=True, tag="band", tag_field="kind", kw_only=Tru
 
     @classmethod
     def remarks(cls, channels: Sequence[Channel]) -> list[str]:
-        """Say in one sentence what bands tell more, and less, about than gamma-diagonal matrices would."""
+        """Compare in one sentence what bands and gamma-diagonal matrices reveal."""
         alike: dict[Matrix, list[str]] = {}
         for channel in channels:
             alike.setdefault(channel.matrix, []).append(channel.name)
         parts = [f"{', '.join(n)} {_compared(band)}" for band, n in alike.items() if isinstance(band, Band)]
         return [
-            "A band tells more about a value's neighbourhood and less about the exact value than a "
-            "gamma-diagonal matrix with the same gamma and N, whose figures are in brackets: "
-            + "; ".join(parts)
-            + "."
+            "A band reveals more about a value's neighbourhood, and less about the exact value, than a "
+            "gamma-diagonal matrix with the same gamma and N (in brackets): " + "; ".join(parts) + "."
         ]
 
     @classmethod
@@ -217,8 +215,8 @@ class BandSpec(GammaSpec, frozen=True, tag="band", tag_field="kind", kw_only=Tru
                 "With few values the gamma-diagonal matrix is better."
             ]
         return [
-            f"Without a band: {', '.join(plain)}. With that many bins at that gamma a gamma-diagonal matrix "
-            "tells the miner more, or a band is not possible."
+            f"Without a band: {', '.join(plain)}. With that many bins at that gamma, a gamma-diagonal "
+            "matrix is more informative, or a band is not possible."
         ] * bool(plain)
 
     @classmethod
@@ -253,7 +251,7 @@ class BandSpec(GammaSpec, frozen=True, tag="band", tag_field="kind", kw_only=Tru
 
 
 def _compared(band: Band) -> str:
-    """Return the probabilities to publish neighbourhood and value, beside the gamma-diagonal matrix's."""
+    """Return the probabilities to publish neighbourhood and value, next to the gamma-diagonal matrix's."""
     b, N, gamma = band.half_width, band.sides[0].ordered, band.amplification
     others = sum(2 * (N - d) / N for d in range(1, b + 1))
     D = gamma + band.inputs - 1

@@ -1,4 +1,4 @@
-"""Kinds of channel and channels in use, for every kind's own file and for whoever uses channels.
+"""Kinds of channel and channels in use, for every kind's own file and for all users of channels.
 
 A kind has a *spec* (its name and parameters, as a sidecar says them) and a *matrix* (the law as numbers). The
 spec class registers itself; the sidecar, the owner's options and the documents find it in `KINDS`. Nothing
@@ -40,7 +40,7 @@ SUBSTITUTION = "substitution"
 
 @dataclass(frozen=True)
 class Request:
-    """What an owner asks of a channel for one attribute; a float gamma was derived, and is rounded down."""
+    """An owner's settings for the channel of one attribute; a float gamma was derived, and is rounded down."""
 
     gamma: Decimal | float | None
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -49,39 +49,41 @@ class Request:
 
 @dataclass(frozen=True)
 class CellCoins:
-    """The coins of a run of cells: where they are, and a key for each purpose."""
+    """The random numbers of a run of cells: their addresses, and a key for each purpose."""
 
     addresses: Addresses
     key: Callable[[str], bytes]
 
 
 class Recorded:
-    """What a sidecar's channels are: a spec of some registered kind (msgspec must know the type by a name)."""
+    """The type of a sidecar's channels: a spec of some registered kind (msgspec must know the type by a
+    name).
+    """
 
     __slots__ = ()
 
 
-_OPEN = "every kind answers this: `register_kind` takes none that does not"
+_OPEN = "every kind must answer this: `register_kind` refuses one that doesn't"
 
 
 class Spec(Recorded, msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", kw_only=True):
-    """What a sidecar says of a channel: the attributes that it is a law of, its kind and parameters."""
+    """The record of a channel in a sidecar: its attributes, kind and parameters."""
 
     kind: ClassVar[str]
     about: ClassVar[str]
-    """What the kind does, in a sentence for help and documents."""
+    """The effect of the kind, in a sentence for help and documents."""
     options: ClassVar[Mapping[str, Callable[[object], object]]] = {}
     """The settings that an owner may give one attribute, each with its reader."""
     shared_options: ClassVar[Mapping[str, Callable[[object], object]]] = {}
     """The settings that an owner may give all attributes together."""
     everywhere: ClassVar[bool] = False
-    """Whether all perturbed attributes of a release have this kind, or none: then it is a scheme."""
+    """True if all perturbed attributes of a release have this kind, or none: then it is a scheme."""
     takes_gamma: ClassVar[bool] = True
-    """Whether an owner asks for it with a gamma."""
+    """True if an owner asks for it with a gamma."""
     by_name: ClassVar[bool] = True
-    """Whether an owner asks for it by its name; else it comes with what they ask for."""
+    """True if an owner asks for it by its name; else it follows from other settings."""
     no_nulls: ClassVar[str] = ""
-    """The next step where a column without nulls turns out to have some; empty where it may have them."""
+    """The next step if a column without nulls turns out to have some; empty if it may have them."""
 
     attributes: Annotated[list[Name], Meta(min_length=1, max_length=MOST_TOGETHER)]
 
@@ -99,14 +101,16 @@ class Spec(Recorded, msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
         return made[key]
 
     def published(self, domain: Domain, matrix: Matrix, beyond: Beyond | UnsetType) -> Domain:
-        """Return the domain of what is published; ValueError where `beyond` does not fit."""
+        """Return the domain of the published values; ValueError if `beyond` does not fit."""
         if beyond is not UNSET:
             raise ValueError("no channel publishes anything beyond its domain")
         return domain
 
     @property
     def reach(self) -> list[int] | None:
-        """Return how many bins past its domain each attribute is published; None where `published` says."""
+        """Return the number of bins past its domain that each attribute is published in; None if `published`
+        says.
+        """
         return None
 
     def of_some(self, places: Sequence[int]) -> Spec:
@@ -115,7 +119,9 @@ class Spec(Recorded, msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
 
     @property
     def decides(self) -> dict[str, object]:
-        """Return all that an answer depends on besides cell and domain: another law, other coins."""
+        """Return all that an answer depends on besides cell and domain: another law has other random
+        numbers.
+        """
         fields = {n: getattr(self, n) for n in self.__struct_fields__ if n != "attributes"}
         return {"kind": self.kind, **fields}
 
@@ -155,7 +161,7 @@ class Spec(Recorded, msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
         raise NotImplementedError(_OPEN)
 
     def short(self) -> str:
-        """Return the kind in a cell of a table, with what tells it from others of its kind."""
+        """Return the kind for a cell of a table, with its parameters."""
         return self.kind
 
     def figures(self, matrix: Matrix, domain: Domain) -> dict[str, Any]:
@@ -164,24 +170,24 @@ class Spec(Recorded, msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
 
     @classmethod
     def warnings(cls, channels: Sequence[Channel]) -> list[str]:
-        """Return what must be said first of a release that has these channels."""
+        """Return warnings about a release that has these channels."""
         return []
 
     @classmethod
     def remarks(cls, channels: Sequence[Channel]) -> list[str]:
-        """Return what else is to be said of these channels."""
+        """Return remarks on these channels."""
         return []
 
     @classmethod
     def missed(cls, channels: Sequence[Channel]) -> list[str]:
-        """Return what is to be said where the kind was asked for all, and not every channel has it."""
+        """Return the report sentence for attributes that couldn't get this kind of channel."""
         return []
 
     # -- what an owner asks
 
     @classmethod
     def check(cls, name: str, kind: pa.DataType, request: Request) -> None:
-        """Raise an error where a column of this type cannot have what is asked; before any data is read."""
+        """Raise an error if a column of this type cannot have these settings, before any data is read."""
 
     @classmethod
     def suits(cls, domain: Domain, ordered: bool) -> bool:
@@ -190,12 +196,12 @@ class Spec(Recorded, msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
 
     @classmethod
     def asked(cls, name: str, domain: Domain, request: Request) -> tuple[Spec, Beyond | UnsetType]:
-        """Return the channel that is asked for, checked, and what it publishes beyond the domain."""
+        """Return the requested channel, checked, and the values that it publishes beyond the domain."""
         raise NotImplementedError(_OPEN)
 
     @classmethod
     def best_bins(cls, gamma: float, size: float) -> float:
-        """Return how many bins a miner profits from; `size` is in 100,000 records."""
+        """Return the number of bins that is best for a miner; `size` is in 100,000 records."""
         return 10 * ((gamma - 1) / 4) ** 0.2 * size**0.15
 
 
@@ -220,7 +226,7 @@ def json_gamma(gamma: Decimal) -> int | float:
 
 @dataclass(frozen=True, eq=False)
 class Channel:
-    """One axis: what its original and its published codes are, and the law between them.
+    """One axis: its original and published codes, and the law between them.
 
     The codes of several attributes that are perturbed together are those of the product of their domains.
     """
@@ -245,7 +251,7 @@ class Channel:
         return self.published.parts[self.attributes.index(attribute)]
 
     def column(self, of: Callable[[str], pa.Array]) -> pa.Array:
-        """Return what its domains encode: its attribute's column, or a struct of several."""
+        """Return the column to encode: its attribute's, or a struct of several."""
         columns = [of(n) for n in self.attributes]
         if len(columns) == 1:
             return columns[0]
@@ -254,7 +260,7 @@ class Channel:
     def marginal(self, names: Sequence[str]) -> Channel | None:
         """Return the axis of some of its attributes, None where these have no law of their own.
 
-        They have one where the chances of what is published of them hang on nothing but their own values.
+        They have one if the probabilities of their published values depend on their own values alone.
         """
         places = [i for i, n in enumerate(self.attributes) if n in names]
         if len(places) == len(self.attributes):
@@ -290,13 +296,13 @@ class Channel:
 
     @property
     def again(self) -> Substitution | None:
-        """Return the law, where what is published can go through it again."""
+        """Return the law, if published values can go through it again."""
         same = self.published.size == self.domain.size
         return self.law if isinstance(self.law, Substitution) and same else None
 
     @property
     def no_nulls(self) -> str:
-        """Return the next step where a column without nulls turns out to have some."""
+        """Return the next step if a column without nulls turns out to have some."""
         assert self.spec is not None
         return self.spec.no_nulls
 
@@ -332,7 +338,7 @@ def register_kind(kind: Kind) -> Kind:
 
 
 def substitute(matrix: Substitution, coins: Coins, addresses: Addresses, codes: Codes, out: Codes) -> None:
-    """Perturb codes by a matrix: each cell's coins are those of its address and its true code."""
+    """Perturb codes by a matrix: the random numbers of a cell follow from its address and its true code."""
     for start in range(0, len(codes), CELLS):
         part = slice(start, start + CELLS)
         here, true = addresses[part], codes[part]
@@ -348,12 +354,12 @@ def substitute(matrix: Substitution, coins: Coins, addresses: Addresses, codes: 
 
 
 def schemes() -> list[str]:
-    """Return what may be asked for with --scheme: substitution, and kinds that all attributes have or none."""
+    """Return the values of --scheme: substitution, and kinds that all attributes have or none."""
     return [SUBSTITUTION, *(k for k, spec in KINDS.items() if spec.everywhere)]
 
 
 def kind_names() -> list[str]:
-    """Return what may be asked for with --matrix, the default first."""
+    """Return the values of --matrix, the default first."""
     others = sorted(k for k, s in KINDS.items() if s.by_name and not s.everywhere and k != DEFAULT_KIND)
     return [DEFAULT_KIND, *others]
 
@@ -369,7 +375,7 @@ def checked_kind(matrix: str) -> str:
 
 
 class Beyond(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is published beyond the domain: as many edges (or numbers) more on either side.
+    """The values published beyond the domain: as many edges (or numbers) more on either side.
 
     `dtype` is the type of the published column, which is wider where the attribute's own has no room.
     """
@@ -383,13 +389,13 @@ BeyondValues = tuple[pa.DataType, list[Any], list[Any]]
 
 
 def beyond_values(domain: Domain, beyond: Beyond) -> BeyondValues:
-    """Return the type of what is published, and what lies below and above; ValueError if wrong."""
+    """Return the type of the published values, and those below and above the domain; ValueError if wrong."""
     kind = dtypes.parse(beyond.dtype)
     below, above = ([dtypes.from_json(e, kind) for e in side] for side in (beyond.below, beyond.above))
     if not below or len(below) != len(above):
         raise ValueError("as much is published below the domain as above it")
     if dtypes.is_discrete(domain.kind) or dtypes.holding(domain.kind, below[0], above[-1]) != kind:
-        raise ValueError(f"what is published of type {domain.kind} has not the type {beyond.dtype}")
+        raise ValueError(f"a column of type {domain.kind} is published in another type than {beyond.dtype}")
     domain.extended(kind, below, above)
     return kind, below, above
 
@@ -397,7 +403,7 @@ def beyond_values(domain: Domain, beyond: Beyond) -> BeyondValues:
 def within(domain: Domain, beyond: BeyondValues | Beyond | UnsetType, count: int) -> Domain:
     """Return a domain with so many values more on either side, of those that are published beyond it.
 
-    The type is that of the whole column; ValueError where there are fewer.
+    The type is that of the whole column; ValueError if there are fewer.
     """
     if beyond is UNSET:
         if count:

@@ -23,7 +23,7 @@ def read_chance(value: object) -> float:
     number = decimal(value)
     if not (0 <= number <= 1 and number == round(number, 6)):
         raise UsageError(
-            "no-probability", "a probability is a number from 0 to 1 of at most six decimals", "such as 0.05"
+            "no-probability", "a probability is a number from 0 to 1 of at most six decimals", "try 0.05"
         )
     return float(number)
 
@@ -33,17 +33,18 @@ def read_flips(value: object) -> list[float]:
     parts = value.split(":") if isinstance(value, str) else value
     if not isinstance(parts, (list, tuple)) or len(parts) != 2:
         raise UsageError(
-            "wrong-flips", "flips are two probabilities", "such as flips=0.1:0.25, or flips = [0.1, 0.25]"
+            "wrong-flips", "flips are two probabilities", "try flips=0.1:0.25, or flips = [0.1, 0.25]"
         )
     return [read_chance(p) for p in parts]
 
 
 @register_kind
 class BinarySpec(WeightsSpec, frozen=True, tag="binary", tag_field="kind", kw_only=True):
-    """What a sidecar says of a binary channel: the chance of each value to become the other."""
+    """The record of a binary channel in a sidecar: the probability of each value to become the other."""
 
     about = (
-        "Of two values the first becomes the second with one probability, the second the first with another."
+        "Swaps two values: the first becomes the second with one probability, the second becomes the first "
+        "with another."
     )
     options: ClassVar[Mapping[str, Callable[[object], object]]] = {"flips": read_flips}
 
@@ -68,7 +69,7 @@ class BinarySpec(WeightsSpec, frozen=True, tag="binary", tag_field="kind", kw_on
         flips = request.options.get("flips")
         if flips is None:
             raise UsageError(
-                "missing-flips", "a binary matrix needs its two probabilities", "such as flips=0.1:0.25"
+                "missing-flips", "a binary matrix needs its two probabilities", "try flips=0.1:0.25"
             )
         spec = cls(attributes=[name], flips=flips)
         spec.law(domain)

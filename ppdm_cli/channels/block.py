@@ -62,7 +62,7 @@ class Block(Explicit, Substitution):
 
     @cached_property
     def _place(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return for each code its block and its place in it."""
+        """Return each code's block, and its place in it."""
         block, place = np.empty(self.inputs, np.uint16), np.empty(self.inputs, np.uint16)
         for b, codes in enumerate(self.blocks):
             block[list(codes)], place[list(codes)] = b, np.arange(len(codes))
@@ -104,18 +104,18 @@ def read_blocks(value: object) -> tuple[tuple[str, ...], ...]:
         raise UsageError(
             "wrong-blocks",
             "blocks are lists of values",
-            'such as blocks="a|b;c|d", or blocks = [["a", "b"], ["c", "d"]]',
+            'try blocks="a|b;c|d", or blocks = [["a", "b"], ["c", "d"]]',
         )
     return tuple(tuple(str(v) for v in block) for block in value)
 
 
 @register_kind
 class BlockSpec(GammaSpec, frozen=True, tag="block", tag_field="kind", kw_only=True):
-    """What a sidecar says of blocks: gamma inside them, and the codes of each."""
+    """The record of blocks in a sidecar: gamma inside them, and the codes of each."""
 
     about = (
-        "A value is replaced only within its block of values, by a gamma-diagonal matrix of the block's size. "
-        "The block itself is published: between blocks no gamma holds."
+        "Replaces a value only within its block of values, by a gamma-diagonal matrix of the block's size. "
+        "The block itself is published, so no gamma holds between blocks."
     )
     options: ClassVar[Mapping[str, Callable[[object], object]]] = {"blocks": read_blocks}
 
@@ -146,22 +146,22 @@ class BlockSpec(GammaSpec, frozen=True, tag="block", tag_field="kind", kw_only=T
         names = ", ".join(c.name for c in channels)
         alone = any(len(b) == 1 for c in channels if isinstance(c.spec, cls) for b in c.spec.blocks)
         return [
-            f"The block of each value of {names} is published: gamma holds within a block only."
-            + (" A block of one value is published as it is." if alone else "")
+            f"The block of each value of {names} is published, so gamma holds only within a block."
+            + (" A block of one value is published unchanged." if alone else "")
         ]
 
     @classmethod
     def asked(cls, name: str, domain: Domain, request: Request) -> tuple[Spec, Beyond | UnsetType]:
         named, gamma = request.options.get("blocks"), request.gamma
         if named is None:
-            raise UsageError("missing-blocks", "a block matrix needs its blocks", "such as blocks=a|b;c|d")
+            raise UsageError("missing-blocks", "a block matrix needs its blocks", "try blocks=a|b;c|d")
         assert gamma is not None
         labels = codes_of(domain.labels())
         if sorted(v for block in named for v in block) != sorted(labels):
             raise UsageError(
                 "blocks-miss-values",
                 "the blocks do not hold every value of the domain once",
-                "name each value in one block, bins as `ppdm estimate` shows them, and null as null",
+                "list each value in one block, with bins as `ppdm estimate` shows them and null as null",
             )
         if len(labels) > MOST_DENSE_CODES:
             raise RefusedError(

@@ -1,14 +1,16 @@
-"""The box, a kind for several attributes by one coin, which blurs all their values or replaces all of them.
+"""The box, a kind for several attributes with one random choice, which blurs all their values or replaces all
+of them.
 
 Attribute j has a `Blur` U_j with w_j of T_j outputs for each value; w and T are the products. With chance lam
 every value becomes one of its own w_j outputs, else every one any of the T_j: M = lam prod U_j + (1-lam)/T
-(maths 11). An entry is gamma c or c with c = 1/((gamma-1) w + T), so the amplification over all attributes is
-gamma. Codes of several attributes are those of the product of their domains, the last one fastest.
+(docs/technical/method.md). An entry is gamma c or c with c = 1/((gamma-1) w + T), so the amplification over all
+attributes is gamma. Codes of several attributes are those of the product of their domains, the last one
+fastest.
 
 The Fisher information of one record about an interaction of functions of some attributes, as a share of a clean
-record's, mean over the three lowest cosines of each attribute, values uniform (maths 11, e2):
-lam^2 sum_y prod_i m_i(y_i)^2 / p(y), with m = U phi / N for an attribute of the interaction and U 1/N for
-another, p = lam prod U 1/N + (1-lam) noise. n times it is at most the clean records that would say as much.
+record's, mean over the three lowest cosines of each attribute, values uniform (docs/technical/method.md): lam^2
+sum_y prod_i m_i(y_i)^2 / p(y), with m = U phi / N for an attribute of the interaction and U 1/N for another, p
+= lam prod U 1/N + (1-lam) noise. n times it is at most the effective number of unperturbed records.
 """
 
 from __future__ import annotations
@@ -46,10 +48,10 @@ from ppdm_cli.errors import RefusedError, UsageError
 
 COSINES = 3
 WIDEST = 0.55
-"""The largest half-width that is looked at, as a share of the values."""
+"""The largest half-width that is tried, as a share of the values."""
 MOST_OUTPUT_SHARES = 1 << 20
 Size = tuple[int, bool]
-"""How many values an attribute has besides null, and whether they are in order."""
+"""The number of an attribute's values without null, and whether they are in order."""
 MOST_NAMED = 1 << 11
 """The most attributes that are listed; those of one box have at most so many combinations."""
 
@@ -62,7 +64,7 @@ class Box(Mixture, ExactDraw):
 
     @classmethod
     def of(cls, gamma: Decimal, sides: tuple[Blur, ...]) -> Box:
-        """Return the box of amplification gamma; refuse what cannot be drawn exactly."""
+        """Return the box of amplification gamma; refuse one that cannot be drawn exactly."""
         found = cls(revealing(gamma, sides), sides, gamma)
         if max(found.inputs, found.outputs) > MOST_COMBINATIONS:
             raise RefusedError(
@@ -74,8 +76,8 @@ class Box(Mixture, ExactDraw):
         if found.range > LARGEST_WIDE_RANGE:
             raise UsageError(
                 "gamma-too-fine-for-box",
-                f"gamma {gamma} has too many decimals for a box of {found.all_outputs} outputs: the exact "
-                "sampler has no room for them",
+                f"gamma {gamma} has too many decimals for a box of {found.all_outputs} outputs: the sampler "
+                "can't draw it exactly",
                 "round gamma down to fewer digits",
             )
         return found
@@ -84,7 +86,7 @@ class Box(Mixture, ExactDraw):
         out[:] = joined(self.drawn(numbers, self.split(codes, self.shape_in)), self.shape_out)
 
     def drawn(self, u: np.ndarray, codes: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """Return what each attribute publishes for codes and whole numbers u below R.
+        """Return each attribute's published outputs for codes and whole numbers u below R.
 
         Proof. gamma = p/s in lowest terms, R = (p-s) w + s T. The (p-s) w numbers below that give each of the
         w combinations of offsets p-s times, so each combination of the values' own outputs; the other s T
@@ -116,11 +118,11 @@ def _divided(numbers: np.ndarray, by: int) -> tuple[np.ndarray, np.ndarray]:
 
 @register_kind
 class BoxSpec(GammaSpec, frozen=True, tag="box", tag_field="kind", kw_only=True):
-    """What a sidecar says of a box: gamma over all its attributes, and the half-width of each."""
+    """The record of a box in a sidecar: gamma over all its attributes, and the half-width of each."""
 
     about = (
-        "Several attributes share one random choice: either each value stays or becomes a near one, or all of "
-        "them become any values at all. Gamma holds for all of them together."
+        "Lets several attributes share one random choice: either each value stays or becomes a near one, "
+        "or all of them become any values at all. Gamma holds for all of them together."
     )
     by_name = False
 
@@ -183,8 +185,8 @@ class BoxSpec(GammaSpec, frozen=True, tag="box", tag_field="kind", kw_only=True)
     ) -> BoxSpec:
         """Return a box of these attributes; a float gamma was derived, and is rounded down.
 
-        Without half-widths it gets those that tell most; the last `always_published` attributes are labels,
-        which take part in whatever is to be learnt.
+        Without half-widths it gets the most informative ones. The last `always_published` attributes are
+        labels, which take part in every interaction.
         """
         sizes = [(d.ordinary, o) for d, o in zip(domains, ordered, strict=True)]
         widths = best_widths(float(gamma), sizes, always_published) if widths is None else widths
@@ -201,7 +203,7 @@ class BoxSpec(GammaSpec, frozen=True, tag="box", tag_field="kind", kw_only=True)
 
 @lru_cache(maxsize=1 << 10)
 def _side(values: int, half_width: int) -> tuple[Floats, Floats, Floats]:
-    """Return the distinct shares u of a uniform value's outputs; by them the sums of m^2 and of u^2.
+    """Return the distinct output probabilities u of a uniform value, with the sums of m^2 and of u^2 at each.
 
     The information depends on an output through u and, linearly, through m^2: outputs of one u are as one.
     """
@@ -222,7 +224,8 @@ def _side(values: int, half_width: int) -> tuple[Floats, Floats, Floats]:
 def information(
     gamma: float, sizes: Sequence[Size], widths: Sequence[int], order: int, always_published: int = 0
 ) -> float:
-    """Return what a record of a box says of interactions of `order` of its attributes, mean over all of them.
+    """Return the Fisher information of a record of a box about interactions of `order` attributes, mean over
+    all.
 
     The last `always_published` of them are labels that take part in every interaction and do not count in
     `order`.
@@ -246,7 +249,9 @@ def information(
 
 
 def best_widths(gamma: float, sizes: Sequence[Size], always_published: int = 0) -> list[int]:
-    """Return the half-widths that tell most of pairs, or of one attribute: the same share of each domain."""
+    """Return the most informative half-widths for pairs, or for one attribute: the same share of each
+    domain.
+    """
     return list(_best(gamma, tuple(sizes), always_published))
 
 

@@ -1,7 +1,7 @@
 """Several independent answers about one value, taken together (Kang's multiple substitutions).
 
-The law of k answers is the product of their laws. Their order says nothing, as all have the same law, so what
-is observed is how often each code was answered: a multiset, numbered by its sorted codes.
+The law of k answers is the product of their laws. Their order carries no information, because all have the same
+law. So the observation is how often each code was answered: a multiset, numbered by its sorted codes.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Copies(Explicit):
 
     @cached_property
     def _orders(self) -> Floats:
-        """Return in how many orders the codes of each multiset can come."""
+        """Return the number of orders of each multiset's codes."""
         orders, run = np.ones(len(self.multisets)), np.ones(len(self.multisets))
         for place in range(1, self.copies):
             same = self.multisets[:, place] == self.multisets[:, place - 1]
@@ -97,7 +97,7 @@ class Copies(Explicit):
 
 
 class CopiedAnswers(Domain):
-    """What several copies publish of an attribute: a struct of their columns, coded by its multiset."""
+    """The answers of several copies about an attribute: a struct of their columns, coded by its multiset."""
 
     def __init__(self, one: Domain, matrix: Copies) -> None:
         super().__init__(pa.struct([(str(i), one.kind) for i in range(matrix.copies)]), False)

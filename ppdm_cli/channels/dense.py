@@ -31,7 +31,7 @@ MOST_DENSE_CELLS = 1 << 20
 MOST_DENSE_CODES = 1 << 10
 LARGEST_FILE = 64 << 20
 TOLERANCE = Decimal("1e-9")
-"""By so much may a column of a file fail to sum to 1."""
+"""The largest difference from 1 of the sum of a file's column."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,8 +53,8 @@ class Weights(Explicit, ExactDraw):
         if self.range > LARGEST_RANGE:
             raise UsageError(
                 "matrix-scale-too-large",
-                f"the scale {self.scale} is too large for {rows} codes: the exact sampler has no room for it",
-                f"at most {LARGEST_RANGE // rows}",
+                f"the scale {self.scale} is too large for {rows} codes to be drawn exactly",
+                f"use a scale of at most {LARGEST_RANGE // rows}",
             )
         if (self.weights < 0).any() or (self.weights.sum(axis=0) != self.scale).any():
             raise ValueError("the columns of a matrix are whole numbers from 0 that sum to its scale")
@@ -108,7 +108,9 @@ class Weights(Explicit, ExactDraw):
 
     @cached_property
     def _aliases(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return by input and place: the height below which the place's own code is drawn, and the other."""
+        """Return the alias tables by input and place: the height below which the place's own code is drawn, and
+        the other code.
+        """
         N, S = self.inputs, self.scale
         first = np.empty((N, N), np.uint32)
         other = np.tile(np.arange(N, dtype=np.uint16), (N, 1))
@@ -135,7 +137,7 @@ class WeightsSpec(Spec, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     @classmethod
     def remarks(cls, channels: Sequence[Channel]) -> list[str]:
-        """Say which of the matrices rule an original out."""
+        """Report which of the matrices rule an original out."""
         open_ones = [c.name for c in channels if c.matrix.amplification == inf]
         return [
             "No gamma holds for "
@@ -157,8 +159,8 @@ def read_table(value: object) -> Mapping[tuple[str, str], Decimal]:
     if not rows or any(len(r) != len(rows[0]) for r in rows) or len(rows) != len(rows[0]):
         raise UsageError(
             "matrix-file-not-square",
-            f"{where} has not as many rows as columns",
-            "give a header of original values, and a row of probabilities for each published value",
+            f"{where} has more rows than columns, or fewer",
+            "write a header of original values, and a row of probabilities for each published value",
         )
     found: dict[tuple[str, str], Decimal] = {}
     for row, (published, *entries) in enumerate(rows[1:], 2):
@@ -169,7 +171,9 @@ def read_table(value: object) -> Mapping[tuple[str, str], Decimal]:
                 chance = Decimal("NaN")
             if not (chance.is_finite() and 0 <= chance <= 1):
                 raise UsageError(
-                    "matrix-entry", f"{where} has an entry in line {row} that is no probability", "give 0 to 1"
+                    "matrix-entry",
+                    f"{where} has an entry in line {row} that is not a probability",
+                    "give 0 to 1",
                 )
             if (published, original) in found:
                 raise UsageError(
@@ -204,11 +208,11 @@ def _rounded(column: Floats, scale: int) -> list[int]:
 
 @register_kind
 class DenseSpec(WeightsSpec, frozen=True, tag="dense", tag_field="kind", kw_only=True):
-    """What a sidecar says of a matrix given whole: its columns, as whole numbers over one scale."""
+    """The record of a matrix given whole in a sidecar: its columns, as whole numbers over one scale."""
 
     about = (
-        "A value is replaced by the probabilities of a matrix that is given whole, in a CSV file with labelled "
-        "rows and columns; an entry of 0 rules a replacement out, and then no gamma holds."
+        "Replaces a value by the probabilities of a whole matrix, a CSV file with labelled rows and "
+        "columns. An entry of 0 rules a replacement out, and then no gamma holds."
     )
     options: ClassVar[Mapping[str, Callable[[object], object]]] = {"table": read_table}
 
@@ -230,7 +234,7 @@ class DenseSpec(WeightsSpec, frozen=True, tag="dense", tag_field="kind", kw_only
     def asked(cls, name: str, domain: Domain, request: Request) -> tuple[Spec, Beyond | UnsetType]:
         table = request.options.get("table")
         if table is None:
-            raise UsageError("missing-matrix", "a dense matrix needs its numbers", "such as table=matrix.csv")
+            raise UsageError("missing-matrix", "a dense matrix needs its numbers", "try table=matrix.csv")
         if domain.size > MOST_DENSE_CODES:
             raise RefusedError(
                 "dense-domain-size",
@@ -242,8 +246,8 @@ class DenseSpec(WeightsSpec, frozen=True, tag="dense", tag_field="kind", kw_only
             raise UsageError(
                 "matrix-labels",
                 "the labels of the matrix are not those of the domain",
-                "name every value once as a row and once as a column, bins as `ppdm estimate` shows them, "
-                "and null by an empty label",
+                "list every value once as a row and once as a column, with bins as `ppdm estimate` shows "
+                "them and an empty label for null",
             )
         chances = [[table[h, k] for h in labels] for k in labels]
         for k, column in enumerate(chances):
@@ -251,7 +255,7 @@ class DenseSpec(WeightsSpec, frozen=True, tag="dense", tag_field="kind", kw_only
                 raise UsageError(
                     "matrix-column-sum",
                     f"column {k + 1} of the matrix, in the order of the domain, sums to {sum(column):.9g}",
-                    "every column must sum to 1: what an original value becomes",
+                    "make every column sum to 1: it has the probabilities of what one original value becomes",
                 )
         columns, scale = scaled_columns(chances)
         spec = cls(attributes=[name], scale=scale, columns=columns)

@@ -20,24 +20,24 @@ from ppdm_cli.errors import RefusedError, UsageError, argument
 LARGEST_RANGE = 1 << 30
 """The largest R: up to it a 32-bit word is rejected with probability < 1/4."""
 LARGEST_WIDE_RANGE = 1 << 62
-"""The same of words of 64 bits."""
+"""The largest R for words of 64 bits."""
 
 DIGITS = 6
 
 
 def checked_gamma(gamma: Decimal) -> Decimal:
-    """Return gamma as the exact decimal that the sampler uses; raise an error that says why if it cannot."""
+    """Return gamma as the exact decimal that the sampler uses; raise an error with the reason if it cannot."""
     if gamma.is_nan():
         raise UsageError(
             "gamma-not-a-number",
             "gamma is not a number",
-            f"give a number above 1, such as {argument('gamma', 3)}",
+            f"use a number above 1, such as {argument('gamma', 3)}",
         )
     if gamma.is_infinite():
         raise RefusedError(
             "infinite-gamma",
             "gamma is infinite: every value would be published unchanged",
-            f"give a finite gamma above 1, or name what is public with {argument('keep')}",
+            f"use a finite gamma above 1, or name public columns with {argument('keep')}",
         )
     if gamma <= 1:
         raise RefusedError(
@@ -55,7 +55,7 @@ def checked_gamma(gamma: Decimal) -> Decimal:
         raise UsageError(
             "gamma-too-large",
             "gamma is above 2^30, the largest that the sampler draws exactly",
-            "give a smaller one; so large a gamma protects nothing",
+            "use a smaller one: so large a gamma protects nothing",
         )
     return gamma
 
@@ -63,9 +63,8 @@ def checked_gamma(gamma: Decimal) -> Decimal:
 def rounded_down(gamma: float | Decimal, outputs: int, width: int = 1, largest: int = LARGEST_RANGE) -> Decimal:
     """Return the largest gamma not above the given one that the sampler draws exactly, for so many outputs.
 
-    `width` of them are the ones that gamma is for. Rounded *down* to six significant digits or, for
-    many outputs, to fewer decimals: a promise derived from rho1 and rho2 or from a budget is never
-    exceeded.
+    `width` of them are the ones that gamma makes more likely. Rounded *down* to six significant digits or, for
+    many outputs, to fewer decimals: a promise derived from rho1 and rho2 or from a budget is never exceeded.
     """
     exact = min(Decimal(gamma), Decimal((largest - outputs) // width + 1), Decimal(LARGEST_RANGE))
     for digits in range(DIGITS, 0, -1):
@@ -77,7 +76,7 @@ def rounded_down(gamma: float | Decimal, outputs: int, width: int = 1, largest: 
             return candidate
     raise RefusedError(
         "budget-too-small",
-        "the requested privacy leaves a gamma of about 1: nothing could be learnt",
+        "the requested privacy leaves a gamma of about 1, so nothing could be learned",
         "ask for less privacy, keep fewer attributes or use fewer bins",
     )
 
@@ -141,7 +140,7 @@ class ExactDraw(Substitution):
     """A substitution that one whole number decides: all numbers below `range` are equally likely."""
 
     wide: ClassVar[bool] = False
-    """Whether numbers come from words of 64 bits."""
+    """True if numbers come from words of 64 bits."""
 
     @property
     @abstractmethod

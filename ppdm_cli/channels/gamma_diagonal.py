@@ -1,6 +1,6 @@
 """The gamma-diagonal matrix, the default kind: stay with probability gamma/(gamma+N-1), else any other alike.
 
-Dowd et al. section 4, from Agrawal & Haritsa; closed forms in maths 1. With lam =
+Dowd et al. section 4, from Agrawal & Haritsa; closed forms in docs/technical/method.md. With lam =
 (gamma-1)/(gamma+N-1), M = lam I + (1-lam)/N J, so nothing of size N x N is ever built.
 """
 
@@ -40,8 +40,8 @@ class GammaDiagonal(ExactDraw):
         if self.range > LARGEST_RANGE:
             raise UsageError(
                 "gamma-too-fine",
-                f"gamma {self.gamma} has too many decimals for {self.N} values: the "
-                "exact sampler has no room for them",
+                f"gamma {self.gamma} has too many decimals for {self.N} values: the sampler can't draw it "
+                "exactly",
                 "round gamma down to fewer digits",
             )
 
@@ -120,7 +120,7 @@ class GammaDiagonal(ExactDraw):
         return [(a, 1), (b, self.N - 1)]
 
     def entropy(self, prior: Floats | None = None) -> float:
-        """Return the entropy, which is the same for every prior, as all columns have the same (maths 1)."""
+        """Return the entropy, which is the same for every prior, as all columns have the same."""
         g, D = float(self.gamma), float(self.gamma) + self.N - 1
         return float(-(g / D) * np.log2(g / D) + (self.N - 1) / D * np.log2(D))
 
@@ -158,7 +158,7 @@ class GammaDiagonal(ExactDraw):
         return self.solve(values, axis)  # symmetric
 
     def repeated(self, times: int) -> list[dict[str, float]]:
-        """Return M^t = lam^t I + (1 - lam^t)/N J (maths 1)."""
+        """Return M^t = lam^t I + (1 - lam^t)/N J."""
         found = []
         for t in range(1, times + 1):
             kept = self.lam**t
@@ -179,7 +179,7 @@ class GammaDiagonal(ExactDraw):
         return self._most_likely
 
     def _most_likely(self, observed: Floats, n: float) -> Floats:
-        """Return X_i = max(0, s y_i - n/(gamma-1)), with s such that they sum to n (maths 1).
+        """Return X_i = max(0, s y_i - n/(gamma-1)), with s such that they sum to n.
 
         The positive ones are the largest y; s follows from their number.
         """
@@ -200,7 +200,7 @@ class GammaDiagonal(ExactDraw):
         return GammaDiagonal(1 + (Fraction(self.gamma) - 1) / (self.N // N), N)
 
     def expected_error(self, records: float, prior: Floats | None = None) -> float:
-        """Return the expected error, which is the same for every distribution (maths 1)."""
+        """Return the expected error, which is the same for every distribution."""
         g, N = float(self.gamma), self.N
         return float(np.sqrt(records * (N - 1) * (N + 2 * (g - 1))) / (g - 1))
 
@@ -211,11 +211,11 @@ class GammaDiagonal(ExactDraw):
 
 @register_kind
 class GammaDiagonalSpec(GammaSpec, frozen=True, tag="gamma-diagonal", tag_field="kind", kw_only=True):
-    """What a sidecar says of a gamma-diagonal channel: its gamma."""
+    """The record of a gamma-diagonal channel in a sidecar: its gamma."""
 
     about = (
-        "A value stays with probability gamma/(gamma+N-1) and otherwise becomes one of the other values, all "
-        "equally likely."
+        "Keeps a value with probability gamma/(gamma+N-1) and otherwise replaces it by one of the others, "
+        "all equally likely."
     )
 
     def matrix(self, domain: Domain) -> GammaDiagonal:

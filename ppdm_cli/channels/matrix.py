@@ -1,8 +1,8 @@
 """Matrices for every kind of channel, and for miners: a channel as numbers.
 
 M[h, k] = Pr(code k is replaced by code h). A matrix maps the input codes 0..inputs-1 to the output codes
-0..outputs-1; its columns sum to 1. Nothing supposes that both are equal, or that the matrix is symmetric. A
-kind whose matrix has no closed forms gives its entries (`Explicit`), and all else is computed from them.
+0..outputs-1; its columns sum to 1. Nothing assumes that both are equal, or that the matrix is symmetric. A kind
+whose matrix has no closed forms gives its entries (`Explicit`), and all else is computed from them.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ LARGEST_CONDITION = 1e5
 """The largest usable condition number: beyond it the unbiased estimate is noise for any number of records."""
 
 SAME_CHANCE = 1e-12
-"""By so much may chances differ that are the same but for rounding."""
+"""The largest difference of probabilities that are equal except for rounding."""
 FIT_STEPS = 100
-"""Steps of EM: what is published is smooth, and soon fitted."""
+"""The steps of EM: published counts are smooth, and soon fitted."""
 
 
 class Blocks(Protocol):
-    """Coins for a run of cells: 128 bits each, as four 32-bit words a row.
+    """Random bits for a run of cells: 128 each, as four 32-bit words a row.
 
     `rows` picks the cells that ask again; `retry` counts their askings.
     """
@@ -44,11 +44,11 @@ class Blocks(Protocol):
 
 
 class Law(ABC):
-    """What a miner needs of a law between codes, whether anything was published by it or not."""
+    """The protocol of laws between codes, for miners, whether anything was published by them or not."""
 
     @property
     def invertible(self) -> bool:
-        """Return whether the unbiased estimate says anything."""
+        """Return whether the unbiased estimate is usable."""
         return True
 
     @property
@@ -76,7 +76,7 @@ class Law(ABC):
 
     @cached_property
     def unchanged(self) -> np.ndarray:
-        """Return for each input code the output code that shows the same value: itself, unless a law blurs."""
+        """Return the output code that shows the same value for each input code: itself, unless a law blurs."""
         return np.arange(self.inputs)
 
     @cached_property
@@ -89,15 +89,15 @@ class Law(ABC):
         return applied(self.inverse, observed, axis)
 
     def solve_power(self, observed: Floats, power: int, axis: int = 0) -> Floats:
-        """Return A y along one axis, with the entries of A to a power: what moments are made of."""
+        """Return A y along one axis, with the entries of A to a power, for moments."""
         return applied(self.inverse**power, observed, axis)
 
     def scores(self, values: Floats, axis: int = 0) -> Floats:
-        """Return w with M^T w = values along one axis; of all such that of least variance for equal shares."""
+        """Return w with M^T w = values along one axis, with the least variance of all such for equal shares."""
         return applied(self.inverse.T, values, axis)
 
     def own_variance(self) -> Floats:
-        """Return for each code i the diagonal of (A o A) M: what a record of code i adds to E(A y)_i^2."""
+        """Return the diagonal of (A o A) M: the amount that a record of each code i adds to E(A y)_i^2."""
         own: Floats = np.einsum("ih,hi->i", self.inverse**2, self.dense())
         return own
 
@@ -107,25 +107,25 @@ class Law(ABC):
 
     @property
     def closed_form(self) -> Callable[[Floats, float], Floats] | None:
-        """Return what gives the most likely counts of so many records at once; None where EM must find them."""
+        """Return a closed form of the most likely counts of so many records; None if EM must find them."""
         return None
 
 
 class Matrix(Law):
-    """A law that something is published by: what every kind answers, with what has a general answer."""
+    """The protocol of matrices that values are published by, with general answers where there are some."""
 
     diagonal: ClassVar[bool] = False
-    """Whether a value stays with gamma/D and becomes any other with 1/D: then much has a closed form."""
+    """True if a value stays with gamma/D and becomes any other with 1/D: then much has a closed form."""
 
     @property
     @abstractmethod
     def amplification(self) -> float:
-        """Return the gamma that it promises: the max over rows h of max_k M[h,k] / min_k M[h,k] (maths 2)."""
+        """Return the gamma that it promises: the max over rows h of max_k M[h,k] / min_k M[h,k]."""
 
     @property
     @abstractmethod
     def staying(self) -> float:
-        """Return the chance that a value is published as it was."""
+        """Return the probability that a value is published unchanged."""
 
     @property
     @abstractmethod
@@ -138,7 +138,9 @@ class Matrix(Law):
 
     @property
     def coin(self) -> tuple[float, tuple[Blur, ...]] | None:
-        """Return lam and each attribute's blur, where one coin decides for all whether anything is revealed."""
+        """Return lam and each attribute's blur, if one random choice decides for all whether anything is
+        revealed.
+        """
         return None
 
     @abstractmethod
@@ -146,16 +148,18 @@ class Matrix(Law):
         """Return H(M) = sum_k prior_k H(column k), in bits; with a uniform prior unless one is given."""
 
     def stays(self) -> Floats:
-        """Return for each code its chance to be published as it was."""
+        """Return each code's probability to be published unchanged."""
         return np.full(self.inputs, self.staying)
 
     def information(self, prior: Floats | None = None) -> float:
-        """Return the bits that an answer tells of a value under a prior, or equal shares: H(y) - H(M)."""
+        """Return the information of an answer about a value, under a prior or equal shares: H(y) - H(M) in
+        bits.
+        """
         y = self.forward(np.full(self.inputs, 1 / self.inputs) if prior is None else prior)
         return max(0.0, float(-(y * np.log2(np.where(y > 0, y, 1.0))).sum()) - self.entropy(prior))
 
     def expected_error(self, records: float, prior: Floats | None = None) -> float:
-        """Return sqrt(E||Xhat - X||^2) of the unbiased estimate of so many records (maths 2); inf with none."""
+        """Return sqrt(E||Xhat - X||^2) of the unbiased estimate of so many records; inf with none."""
         if not self.invertible:
             return inf
         shares = np.full(self.inputs, 1 / self.inputs) if prior is None else prior
@@ -178,23 +182,27 @@ class Matrix(Law):
         return found
 
     def entropy_of(self, staying: float) -> float | None:
-        """Return the entropy of a matrix of this kind and size with a share of staying, where that decides."""
+        """Return the entropy of a matrix of this kind and size with a share of staying, if that determines
+        it.
+        """
         return None
 
     def around(self, original: np.ndarray, published: np.ndarray) -> np.ndarray:
-        """Return where a published code is one of those that gamma is for: the value itself, or its band."""
+        """Return a mask of the outputs whose probability is gamma times the rest (the value itself, or its
+        band).
+        """
         shown: np.ndarray = published.astype(np.int64) == self.unchanged[original]
         return shown
 
     def marginal(self, places: Sequence[int], inputs: Sequence[int], outputs: Sequence[int]) -> Matrix | None:
-        """Return the law of some of several attributes whose codes these are, None where they have none.
+        """Return the law of some of several attributes whose codes these are, None if they have none.
 
         `inputs` and `outputs` are the numbers of the attributes' codes, original and published.
         """
         return None
 
     def seen(self, observed: Floats, axis: int = 0) -> Floats:
-        """Return along an axis how many records were published as each input code."""
+        """Return the number of records published as each input code, along an axis."""
         return observed.take(self.unchanged, axis)
 
     @property
@@ -212,7 +220,7 @@ class Matrix(Law):
 
     @property
     def own_outputs(self) -> tuple[float, float] | None:
-        """Return how many outputs have probability gamma/D for a value, and how many 1/D, if all have one."""
+        """Return the number of outputs with probability gamma/D for a value, and with 1/D, if all have one."""
         return None
 
 
@@ -223,8 +231,8 @@ class Substitution(Matrix):
     def sample(self, codes: Codes, blocks: Blocks, out: Codes) -> None:
         """Perturb codes: draw once for each code, exactly from its column.
 
-        The sampler is handed coins as a function of the codes, because a cell's coins depend on its true
-        code (see `ppdm_cli.coins`), and because a sampler that rejects words asks for more.
+        The sampler gets random bits as a function of the codes, because those of a cell depend on its true code
+        (see `ppdm_cli.coins`), and because a sampler that rejects words asks for more.
         """
 
     @property
@@ -246,7 +254,7 @@ class Noisy(Matrix):
 
     @abstractmethod
     def share_below(self, noise: Floats) -> Floats:
-        """Return the chance of a smaller noise, without cutting it to [0, 1] where none is so large."""
+        """Return the probability of a smaller noise, without cutting it to [0, 1] if none is so large."""
 
 
 def repeated_row(t: int, gamma: float, staying: float, entropy: float, N: int) -> dict[str, float]:
@@ -335,8 +343,8 @@ class Explicit(WrittenLaw, Matrix):
         if not self.invertible:
             raise RefusedError(
                 "blurring-matrix",
-                "the matrix blurs so much that the unbiased estimate says nothing: its condition number is "
-                f"{self.condition_number:.2g}",
+                "the matrix blurs so much that the unbiased estimate is useless (condition number "
+                f"{self.condition_number:.2g})",
                 f"use {argument('estimator', 'ml')}",
             )
         return left_inverse(self.entries)
@@ -392,7 +400,9 @@ def left_inverse(matrix: Floats, published: Floats | None = None) -> Floats:
 
 
 def likeliest(matrix: Floats, observed: Floats) -> Floats:
-    """Return shares X of which M X is near the observed counts, by a few steps of EM; equal ones of none."""
+    """Return shares X such that M X is near the observed counts, by a few steps of EM; equal ones without
+    counts.
+    """
     found = np.full(matrix.shape[1], 1 / matrix.shape[1])
     for _ in range(FIT_STEPS if observed.any() else 0):
         fitted = matrix @ found

@@ -1,9 +1,9 @@
 """Mixtures for bands, boxes and their marginals: with chance lam values are blurred, else all are replaced.
 
-Attribute j has a `Blur` U_j with w_j of T_j outputs for each value; w and T are the products, and
-M = lam prod U_j + (1-lam)/T (maths 9 and 11). An entry is gamma c or c with c = 1/((gamma-1) w + T). A band is
-the mixture of one attribute, a box that of several. Of N ordered codes, value k is blurred to the outputs
-k..k+2b of N + 2b; without an order b is 0. Null is one more input with 2b+1 outputs of its own, shown as one.
+Attribute j has a `Blur` U_j with w_j of T_j outputs for each value; w and T are the products, and M = lam prod
+U_j + (1-lam)/T (docs/technical/method.md). An entry is gamma c or c with c = 1/((gamma-1) w + T). A band is the
+mixture of one attribute, a box that of several. Of N ordered codes, value k is blurred to the outputs k..k+2b
+of N + 2b; without an order b is 0. Null is one more input with 2b+1 outputs of its own, shown as one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ppdm_cli.errors import RefusedError, UsageError
 
 
 def blended(lam: Floats | float, law: Floats, noise: Floats | float) -> Floats:
-    """Return lam U + (1-lam) noise: what is published by U, or by the noise that replaces a record's values."""
+    """Return lam U + (1-lam) noise: the law of values that are published by U or replaced by noise."""
     return np.asarray(lam * law + (1 - lam) * noise)
 
 
@@ -53,7 +53,7 @@ class Blur:
             raise UsageError(
                 "half-width-too-large",
                 f"the half-width must be from 0 to half the values, here {self.ordered // 2}",
-                "leave it out, to get the one that tells the miner most",
+                "leave it out to get the most informative one",
             )
 
     @property
@@ -142,13 +142,13 @@ class Blur:
 
 @dataclass(frozen=True)
 class Mixture(Matrix):
-    """lam prod U_j + (1-lam) noise: what a box publishes of some of its attributes."""
+    """The law of some attributes of a box: lam prod U_j + (1-lam) noise."""
 
     lam: float
-    """The chance that a record reveals anything at all."""
+    """The probability that a record reveals anything at all."""
     sides: tuple[Blur, ...]
     gamma: Decimal | None = None
-    """The exact amplification, where it is drawn: then lam follows from it."""
+    """The exact amplification, if it is drawn: then lam follows from it."""
 
     @property
     def stop_gain(self) -> float:
@@ -182,7 +182,7 @@ class Mixture(Matrix):
 
     @cached_property
     def noise(self) -> Floats:
-        """Return the law of a record that tells nothing."""
+        """Return the law of a record that is noise."""
         found = np.ones(1)
         for side in self.sides:
             found = np.multiply.outer(found, side.noise).ravel()
@@ -207,7 +207,7 @@ class Mixture(Matrix):
 
     @cached_property
     def range(self) -> int:
-        """Return R = (p-s) w + s T: of so many whole numbers (p-s) w blur a record."""
+        """Return R = (p-s) w + s T, the range of whole numbers, of which (p-s) w blur a record."""
         p, s = self.ratio
         return (p - s) * self.width + s * self.all_outputs
 
@@ -308,7 +308,7 @@ class Mixture(Matrix):
         return (self.noise @ flat).reshape(1, *moved.shape[1:])
 
     def entropy(self, prior: Floats | None = None) -> float:
-        """Return the entropy of what is shown: columns differ in which of their values are null alone."""
+        """Return the entropy of the published values: columns differ only in which of their values are null."""
         shares = np.full(self.inputs, 1 / self.inputs) if prior is None else prior
         shares = shares.reshape(self.shape_in)
         total, patterns = 0.0, list(product(*((False, True) if s.nulls else (False,) for s in self.sides)))
@@ -321,7 +321,9 @@ class Mixture(Matrix):
         return total
 
     def _bits(self, null: tuple[bool, ...], shown: tuple[bool, ...]) -> float:
-        """Return what outputs with nulls in some places add to the entropy of a record with nulls in some."""
+        """Return the contribution of outputs with nulls in some places to the entropy of a record with nulls in
+        some.
+        """
         of_one = prod(s.width for s, n in zip(self.sides, shown, strict=True) if n)
         cells = prod(1 if n else s.null_output for s, n in zip(self.sides, shown, strict=True))
         near = prod(1 if n else s.width for s, n in zip(self.sides, shown, strict=True)) * (null == shown)
@@ -351,5 +353,5 @@ class Mixture(Matrix):
     def marginal(
         self, places: Sequence[int], inputs: Sequence[int] = (), outputs: Sequence[int] = ()
     ) -> Matrix:
-        """Return the law of some of the attributes, the others summed out: the same lam (maths 11)."""
+        """Return the law of some of the attributes, the others summed out: the same lam."""
         return Mixture(self.lam, tuple(self.sides[p] for p in places))

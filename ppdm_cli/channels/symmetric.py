@@ -1,4 +1,6 @@
-"""One probability for every replacement: a gamma-diagonal matrix asked for by its off-diagonal entry."""
+"""Symmetric channels, with one probability for every replacement: gamma-diagonal matrices by their off-diagonal
+entry.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +19,9 @@ from ppdm_cli.errors import RefusedError, UsageError
 
 @register_kind
 class SymmetricSpec(Spec, frozen=True, tag="symmetric", tag_field="kind", kw_only=True):
-    """What a sidecar says of a symmetric channel: the probability of each other value."""
+    """The record of a symmetric channel in a sidecar: the probability of each other value."""
 
-    about = "A value becomes each of the other values with one given probability, and otherwise stays."
+    about = "Replaces a value by each of the others with one given probability, and otherwise keeps it."
     options: ClassVar[Mapping[str, Callable[[object], object]]] = {"each": read_chance}
     takes_gamma = False
 
@@ -31,9 +33,9 @@ class SymmetricSpec(Spec, frozen=True, tag="symmetric", tag_field="kind", kw_onl
         if stays <= each:
             raise RefusedError(
                 "symmetric-chance-too-large",
-                f"with a probability of {self.each:g} for each of {domain.size - 1} other values, a value is "
-                "no likelier to stay than to change: gamma must be above 1",
-                f"give each= below {1 / domain.size:.4g}",
+                f"with a probability of {self.each:g} for each of {domain.size - 1} other values, a value "
+                "isn't more likely to stay than to become any one of them",
+                f"use each= below {1 / domain.size:.4g}",
             )
         return GammaDiagonal(stays / each, domain.size)
 
@@ -47,7 +49,7 @@ class SymmetricSpec(Spec, frozen=True, tag="symmetric", tag_field="kind", kw_onl
             raise UsageError(
                 "missing-symmetric-chance",
                 "a symmetric matrix needs the probability of each other value",
-                "such as each=0.05",
+                "try each=0.05",
             )
         spec = cls(attributes=[name], each=each)
         spec.law(domain)

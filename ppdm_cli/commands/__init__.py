@@ -1,7 +1,7 @@
 """The command line: one file a subcommand, which parses, calls the library and shows.
 
-Nothing heavy is imported before a subcommand runs. Every failure ends here: one line that says
-what, where and the next step, and the exit code of the design.
+Nothing heavy is imported before a subcommand runs. Every failure ends here: one line with what, where and the
+next step, and an exit code (`errors.Exit`).
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from ppdm_cli.files import Run, one_run
 SUBCOMMANDS = {
     "plan": "Look at a table and write a plan for perturbing it (the owner).",
     "perturb": "Perturb a table and publish it with its sidecar (the owner).",
-    "inspect": "Show what a release promises, and what it does not.",
+    "inspect": "Show what a release promises, and what it doesn't.",
     "estimate": "Estimate the original distributions from a release (the miner).",
     "query": "Answer questions about the originals from a release (the miner).",
     "reconstruct": "Turn a release into a data set for any mining tool (the miner).",
     "train-tree": "Train a decision tree on a release, or on any other table.",
-    "train-bayes": "Learn a Bayesian network's parameters from perturbed columns.",
+    "train-bayes": "Learn a Bayesian network from perturbed columns.",
     "predict": "Add a tree's predictions to a table.",
-    "entropy": "Show what a matrix costs and gives, to choose gamma and N.",
-    "attack": "Show what an adversary can recover from a release.",
+    "entropy": "Compare the privacy and accuracy of budgets and matrices before you publish.",
+    "attack": "Show what an attacker could recover from a release.",
     "generate": "Make the synthetic tables of the papers.",
     "explain": "Explain a word of ppdm: a term, an option, an error.",
 }
@@ -69,15 +69,15 @@ class Subcommands(click.Group):
 @click.group(
     cls=Subcommands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="An owner perturbs a table and publishes the release with its sidecar; a miner needs nothing else.",
+    epilog="The owner perturbs a table and publishes the release with its sidecar. A miner needs nothing else.",
 )
 @click.version_option(__version__, "-V", "--version", prog_name="ppdm", message="%(prog)s %(version)s")
 def cli() -> None:
-    """Publish records that can be mined but no longer say what anyone's values were."""
+    """Share a table with its values randomised, and recover accurate statistics from it."""
 
 
 def run_command_line() -> None:
-    """Run the command line and exit with one of the design's codes."""
+    """Run the command line and exit with one of the codes in `errors.Exit`."""
     _keep_freed_memory()
     with standard_streams() as out, one_run(command=True) as run:
         code = _code(run)
@@ -120,14 +120,14 @@ def _code(run: Run) -> int:
         return int(Exit.DONE if run.committed else left.code or 0)
     except OSError as error:
         what = f"{error.strerror or 'a file cannot be used'} ({place_of(error)})"
-        return fail("failed", what, "check disk and rights", Exit.FAILED)
+        return fail("failed", what, "check the disk and your permissions", Exit.FAILED)
     except MemoryError:
-        next_step = "use a machine with more, or fewer columns"
+        next_step = "use fewer columns, or a machine with more memory"
         return fail("out of memory", "nothing was written", next_step, Exit.FAILED)
     except BaseException as error:  # a panic of polars is not an Exception
         # never the message: it may quote a cell
         what = f"an error inside ppdm ({type(error).__name__} at {place_of(error)})"
-        return fail("failed", what, "report it with the command, without data", Exit.FAILED)
+        return fail("failed", what, "report it with the command, but without data", Exit.FAILED)
 
 
 def _keep_freed_memory() -> None:

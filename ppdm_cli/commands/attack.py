@@ -24,10 +24,10 @@ _GUESSES = (
     "belief %", "bound",
 )  # fmt: skip
 _UNPROMISED = {
-    "seeded": "Nothing is promised, because the coins came from a seed: anyone who guesses the seed needs none "
-    "of these attacks. The limits hold only while nobody guesses it.",
-    "unknown": "Nobody knows the coins of this release, so nothing is promised. The limits hold only if it was "
-    "perturbed as the sidecar says.",
+    "seeded": "Nothing is promised, because the random numbers came from a seed. Anyone who guesses the "
+    "seed needs none of these attacks. The limits hold only while nobody guesses it.",
+    "unknown": "Nothing is promised, because nobody knows how the random numbers of this release were "
+    "drawn. The limits hold only if it was perturbed as the sidecar says.",
 }
 
 
@@ -50,13 +50,13 @@ class _Registered(click.ParamType[str]):
 
 
 class _With(click.Option):
-    """The option that names attacks; its help is what they say of themselves."""
+    """The option that names attacks; its help is made of their own sentences."""
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
         from ppdm_cli.attacks import ATTACKS
 
         each = " ".join(f"{n}: {a.about}" for n, a in ATTACKS.items())
-        self.help = f"Only this attack; repeatable. {each}"
+        self.help = f"Run only this attack; repeatable. {each}"
         return super().get_help_record(ctx)
 
 
@@ -77,7 +77,7 @@ release, a million records at most.""",
 @options.file_option(
     "--truth",
     metavar="ORIGINAL",
-    help="The original, to measure what each attack gets right; its rows must be in the release's order.",
+    help="Measure what each attack gets right, against the original. Its rows must be in the release's order.",
 )
 @click.option(
     "--with",
@@ -94,24 +94,24 @@ release, a million records at most.""",
     help="Let link know only this attribute of a person; repeatable. By default it knows all.",
 )
 @options.file_option(
-    "--recovered", help="Write the adversary's best guesses; they follow from the release and are public."
+    "--recovered", help="Write the attacker's best guesses. They follow from the release, so they are public."
 )
 @options.sidecar_option
 @options.truth_options
 @options.from_option
 @options.formulas_option
 @results(
-    "The table as .csv, .parquet or .arrow.",
-    plot="Each attack beside the prior, attribute by attribute: .svg, .png, .pdf or .html.",
+    "Write the table as .csv, .parquet or .arrow.",
+    plot="Draw each attack beside a guess from the prior, by attribute: .svg, .png, .pdf or .html.",
 )
 def attack_command(release: tuple[Path, ...], recovered: Path | None, in_file: bool, **settings: Any) -> Report:
-    """Show what someone who holds a RELEASE and knows the method could say about a single record.
+    """Show what an attacker who has a RELEASE and knows the method could recover about single records.
 
     Each attack is compared with guessing from the estimated distribution alone: the share of values (or bins)
-    named exactly, the share within one bin, and the error of a guessed number, with 95% intervals and the
-    gain. With --truth all this is measured; without it, it is what to expect given the sidecar and the
-    estimated distributions. Several releases with one plan are one; of copies of one release each record's
-    answers are taken together. The strongest belief is shown with the bound that gamma promises. The CSV
+    named exactly, the share within one bin, and the error of a guessed number, with 95% intervals and the gain.
+    With --truth all this is measured. Without it, the figures are expected ones, from the sidecar and the
+    estimated distributions. Several releases with one plan count as one. The answers of copies of one release
+    are combined for each record. The strongest belief is shown with the bound that gamma promises. The CSV
     options are for --truth; the sidecar says how to read a release.
     """
     from ppdm_cli import pictures
@@ -165,7 +165,7 @@ def _tables(out: Console, done: Attacked) -> None:
     if done.kept:
         show.of_columns(
             out,
-            f"What the kept {done.kept[0].kept} adds: percent to name exactly, as expected",
+            f"Added by the kept {done.kept[0].kept}: percent guessed exactly, as expected",
             ["attribute", "prior", "class", "answer", "both"],
             [
                 [k.attribute, *map(_percent, (k.exact_prior, k.exact_class, k.exact_answer, k.exact_both))]
@@ -203,7 +203,7 @@ def _tables(out: Console, done: Attacked) -> None:
         )
         show.table(
             out,
-            "Audit: whether the coins depend on anything",
+            "Audit: whether the random numbers depend on anything",
             ["test", "looks at", "times", "least p at", "p", "verdict"],
             [[r.test, TESTED[r.test], r.tests, r.where, r.p, _verdict(r)] for r in done.coins],
         )
@@ -286,7 +286,7 @@ def _percent(share: float | None) -> str | None:
 
 
 def _show(done: Attacked, in_file: bool) -> None:
-    """Print the tables, unless they went to a file, and what they mean."""
+    """Print the tables, unless they went to a file, and their meaning."""
     from ppdm_cli.commands import show
     from ppdm_cli.releases import limit_sentences, opened
 
@@ -302,7 +302,5 @@ def _show(done: Attacked, in_file: bool) -> None:
     else:
         sentences += limit_sentences(done.sidecar, record["bound"])
     if record["unbounded"]:
-        sentences.append(
-            f"Outside every bound, because published unperturbed: {', '.join(record['unbounded'])}."
-        )
+        sentences.append(f"Not protected, because published unchanged: {', '.join(record['unbounded'])}.")
     show.say(out, [*sentences, *done.sentences])

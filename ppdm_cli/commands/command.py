@@ -25,19 +25,21 @@ SHORT_LINES = 40
 """The most lines of `ppdm COMMAND -h`, on a terminal of 80 columns."""
 _OWN, _MOST_NAME = "Options", 24
 _HYPHEN = "\N{NON-BREAKING HYPHEN}"
-"""Where no name of an option may be broken."""
+"""A hyphen at which no name of an option is broken."""
 
 
 @dataclass(frozen=True)
 class Report:
-    """What a command answers: figures for programs, tables for people, and what fills a file or a picture."""
+    """The answer of a command: figures for programs, tables for people, and functions that fill a file or a
+    picture.
+    """
 
     figures: Callable[[], object]
     show: Callable[[], None]
     fill: Callable[[Any], None] | None = None
     draw: Callable[[Any], None] | None = None
     error: PpdmError | None = None
-    """How the command fails once all is shown."""
+    """The error with which the command ends once all is shown."""
 
 
 Answering = Callable[..., Report]
@@ -47,8 +49,8 @@ Answering = Callable[..., Report]
 class Command(click.Command):
     """A subcommand whose `-h` fits a screen; `--help` has all, with the options in groups.
 
-    The `groups` name options of which `-h` gives the names alone; what no group names is the first one. Options
-    that several commands share are in groups of their own (`options.GROUPS`).
+    The `groups` name options that `-h` lists by name alone. The others form the first group. Options that
+    several commands share are in groups of their own (`options.GROUPS`).
     """
 
     def __init__(self, *args: Any, groups: Mapping[str, str] | None = None, **kwargs: Any):
@@ -66,7 +68,7 @@ class Command(click.Command):
                 expose_value=False,
                 envvar=QUIET,
                 callback=_quieten,
-                help="Print only errors: neither progress nor a report, nor a result that goes to a file.",
+                help="Print only errors: no progress, no report, and no result that goes to a file.",
             )
         )
         self.params.append(
@@ -137,7 +139,7 @@ class Command(click.Command):
         formatter.write_paragraph()
         for example in examples(self)[:2]:
             formatter.write(f"  {example}\n")
-        formatter.write(f"\n{ctx.command_path} --help has all.\n")
+        formatter.write(f"\n{ctx.command_path} --help shows all options in full.\n")
         return formatter.getvalue().replace(_HYPHEN, "-")
 
 
@@ -176,8 +178,9 @@ def results(
 ) -> Callable[[Answering], Answering]:
     """Add `-o`, and with its text `--plot`, to a command whose report can fill a table and draw a picture.
 
-    Both files are opened before the work, so that what cannot be written fails at once, and appear together. A
-    command that writes a `plan` may be given a .toml. It hears whether a table goes to a file (`in_file`).
+    Both files are opened before the work, so that one that cannot be written fails at once, and appear
+    together. A command that writes a `plan` may be given a .toml. It hears whether a table goes to a file
+    (`in_file`).
     """
 
     def decorated(function: Answering) -> Answering:
@@ -206,7 +209,7 @@ def results(
             if done.error is None and any(make is None for _, make in pending):
                 raise UsageError(
                     "nothing-to-write",
-                    "none of what was asked for gives a table to write or draw",
+                    "nothing that you asked for gives a table to write or draw",
                     "leave out -o and --plot, or ask for more",
                 )
             for file, make in pending:

@@ -1,4 +1,4 @@
-"""`ppdm entropy`: show what a matrix costs and gives."""
+"""`ppdm entropy`: compare the privacy and accuracy of matrices and designs."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ _SHOWN = (
 _PROMISES = ("gamma", "gamma_together", "epsilon", "rho2")
 _DESIGN = {
     "epsilon": "epsilon", "records": "records", "publish": "publish", "rounds": "rounds",
-    "half_width": "half-widths", "clean_single": "clean, of one", "clean_pair": "clean, of a pair",
+    "half_width": "half-widths",
+    "clean_single": "effective records, of one", "clean_pair": "effective records, of a pair",
     "share_error": "share +-", "cell_error": "pair's cell +-",
 }  # fmt: skip
 _TITLES = {
-    "half_width": "half-width", "entropy": "H(M)", "entropy_share": "of max", "information": "bits told",
+    "half_width": "half-width", "entropy": "H(M)", "entropy_share": "of max", "information": "bits revealed",
     "condition_number": "condition", "staying": "stays", "neighbourhood": "nearby", "expected_error": "error",
     "kang_bound": "Kang", "gamma_together": "gamma in all",
 }  # fmt: skip
@@ -49,65 +50,69 @@ that means nothing. Memory: constant.""",
 )
 @click.argument("release", required=False, type=options.FILE)
 @click.option(
-    "--gamma", metavar="LIST", help=f"Gammas: 9, or 2,5,9, or 2:21, or 2:21:0.5.  [default: {GAMMAS}]"
+    "--gamma",
+    metavar="LIST",
+    help=f"Compare these gammas: 9, or 2,5,9, or 2:21, or 2:21:0.5.  [default: {GAMMAS}]",
 )
-@click.option("--bins", metavar="LIST", help=f"Numbers of values or bins.  [default: {BINS}]")
+@click.option("--bins", metavar="LIST", help=f"Compare these numbers of values or bins.  [default: {BINS}]")
 @click.option(
     "--matrix",
     metavar="KIND",
     shell_complete=options.complete_kinds,
-    help="The kind of matrix, gamma-diagonal or band; a band has the half-width that perturb chooses.  "
+    help="Use this kind of matrix: gamma-diagonal, or band with the half-width that perturb chooses.  "
     "[default: gamma-diagonal]",
 )
 @click.option(
     "--records",
     type=click.IntRange(1),
     metavar="n",
-    help="The number of records: adds the expected error and Kang's bound.",
+    help="Add the expected error and Kang's bound for this number of records.",
 )
-@click.option("--prior", metavar="P,P,...", help="The shares of the values, instead of equal ones.")
+@click.option("--prior", metavar="P,P,...", help="Use these shares of the values instead of equal ones.")
 @click.option(
     "--rho1",
     type=float,
     default=0.05,
     metavar="P",
     show_default=True,
-    help="How sure of a value a reader was before; rho2 is the most they become from that attribute alone.",
+    help="Show how sure of a value a reader becomes (rho2) who was this sure before, from that attribute "
+    "alone.",
 )
 @click.option(
     "--error",
     type=float,
     metavar="E",
-    help="The designs whose expected error, for --records n, is at most E: gamma, N and the number of copies, "
-    "the most private first.",
+    help="List designs (gamma, N, copies) whose expected error for --records n is at most E, the most "
+    "private first.",
 )
 @click.option(
-    "--gamma-max", type=float, metavar="G", help="Only designs that give away at most G, copies included."
+    "--gamma-max",
+    type=float,
+    metavar="G",
+    help="With --error: list only designs whose gamma, copies included, is at most G.",
 )
 @click.option(
     "--record-epsilon",
     type=float,
     metavar="E",
-    help="With --records and --attributes or --plan: designs for a budget over a whole record, the "
-    "recommended one first.",
+    help="Compare designs for this budget over a whole record, the recommended one first. Needs --records, "
+    "and --attributes or --plan.",
 )
 @click.option(
     "--attributes",
     metavar="LIST",
-    help="The record's attributes: 9x16 for nine of 16 values; 6x16,2x9n where two of 9 values have no order.",
+    help="The record's attributes: 9x16 for nine of 16 values, or 6x16,2x9n if two of 9 values have no order.",
 )
 @options.file_option(
     "--plan",
-    help="The record's attributes, from a plan. Add --attributes if the plan leaves sizes open.",
+    help="Take the record's attributes from a plan. Add --attributes if the plan leaves sizes open.",
 )
-@click.option(
-    "--class-in-budget", is_flag=True, help="With --attributes: a class of two labels is perturbed too."
-)
+@click.option("--class-in-budget", is_flag=True, help="With --attributes: perturb a class of two labels too.")
 @options.sidecar_option
 @options.formulas_option
 @results(
-    "The table as .csv, .parquet or .arrow; the recommended design for a record also as a plan, .toml.",
-    plot="A picture of H(M) over N for each gamma: .svg, .png, .pdf or .html.",
+    "Write the table as .csv, .parquet or .arrow, or the recommended design for a record as a plan, .toml.",
+    plot="Draw H(M) over N for each gamma: .svg, .png, .pdf or .html.",
     plan=True,
 )
 def entropy_command(
@@ -118,19 +123,18 @@ def entropy_command(
     in_file: bool,
     **settings: Any,
 ) -> Report:
-    """Show what matrices cost and give, to choose gamma and N before perturbing.
+    """Compare the privacy and accuracy of matrices and designs, before you perturb anything.
 
-    For every gamma and N: H(M), the entropy of the matrix, in bits and as a share of its maximum
-    log2 N; the bits that an answer tells; the condition number; epsilon; the chance of staying; rho2;
-    and for n records the expected error, E|Xhat - X|/n in the Euclidean norm, with Kang's bound. For a
-    band also its half-width and the chance of staying within it (nearby); its maximum is log2 of the
-    number of values that it may publish, its error that of the unbiased estimate under the prior. For a
-    RELEASE: the same for its attributes, under the distributions estimated from it. With --error:
-    the designs that reach it, the best first. With --record-epsilon: how many attributes of
-    each record to publish, how many clean records n of them are worth for one attribute and for a pair,
-    and the standard errors to expect; then the best design at other budgets and sizes. One copy at
-    gamma^k is better than k copies at gamma wherever there is the choice: copies serve releases that
-    happen anyway.
+    For every gamma and N the table has H(M), the entropy of the matrix, in bits and as a share of its maximum
+    log2 N, the information of an answer in bits, the condition number, epsilon, the probability that a value
+    stays, and rho2. With --records it adds the expected error, E|Xhat - X|/n in the Euclidean norm, and Kang's
+    bound. A band also has its half-width and the probability that a value stays within it (nearby). Its maximum
+    is log2 of the number of values that it may publish, and its error is that of the unbiased estimate under
+    the prior. A RELEASE gives the same figures for its attributes, under the distributions estimated from it.
+    --error lists the designs that reach it, the best first. --record-epsilon shows how many attributes of each
+    record to publish, how many unperturbed records the release is worth for one attribute and for a pair, and
+    the standard errors to expect, then the best design at other budgets and sizes. One copy at gamma^k is
+    always more accurate than k copies at gamma.
     """
     from ppdm_cli import entropies, pictures
 
@@ -143,17 +147,19 @@ def entropy_command(
     given = click.get_current_context().params
     if _is_plan(given["output"]):
         raise UsageError(
-            "plan-of-no-record", "a plan is of a record's design", "name a table, such as designs.csv"
+            "plan-of-no-record",
+            "only a design for a record can be written as a plan",
+            "add --record-epsilon 2, or name a table such as designs.csv",
         )
     error, gamma_max = wanted["error"], wanted["gamma_max"]
     if gamma_max is not None and error is None:
-        raise UsageError("gamma-max-alone", "--gamma-max limits designs", "add --error 0.01 --records 100000")
+        raise UsageError("gamma-max-alone", "--gamma-max needs --error", "add --error 0.01 --records 100000")
     if error is not None:
         others = (release, gamma, settings["matrix"], settings["sidecar"], prior, given["plot"])
         if any(o is not None for o in others):
             raise UsageError(
                 "designs-of-a-release",
-                "designs go with no release, gamma, matrix, prior or picture",
+                "designs can't be combined with a release, gamma, matrix, prior or picture",
                 "leave those out",
             )
         common = {k: settings[k] for k in ("records", "rho1")}
@@ -189,7 +195,7 @@ def _show(done: Entropy) -> None:
 
 
 def _asked_of_record(settings: dict[str, Any], others: tuple[object, ...]) -> dict[str, Any] | None:
-    """Take what is asked of designs for a whole record out of the settings; None where nothing is."""
+    """Take the settings of designs for a whole record out of all settings; None if there are none."""
     asked = {n: settings.pop(n) for n in ("record_epsilon", "attributes", "plan", "class_in_budget")}
     if asked["record_epsilon"] is None and not any(asked.values()):
         return None
@@ -197,7 +203,7 @@ def _asked_of_record(settings: dict[str, Any], others: tuple[object, ...]) -> di
     if asked["record_epsilon"] is None or settings["records"] is None or any(g is not None for g in given):
         raise UsageError(
             "record-designs-need",
-            "designs for a record go by its budget, the number of records and its attributes",
+            "designs for a record need its budget, the number of records and its attributes",
             "use --record-epsilon 2 --records 100000 --attributes 9x16, and leave out the rest",
         )
     return asked | {"records": settings["records"]}
@@ -219,7 +225,7 @@ def _for_record(asked: dict[str, Any]) -> Report:
     def print_designs() -> None:
         out = show.console()
         show.say(out, done.unprotected)
-        title = "The first is the one to take; the last four are the best at other settings"
+        title = "Recommended design first; the last four rows are the best at other settings"
         show.table(out, title, [*_DESIGN.values()], [[r[k] for k in _DESIGN] for r in done.rows])
         show.say(out, done.sentences)
 

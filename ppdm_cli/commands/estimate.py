@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ppdm_cli.estimating import Estimate
 
 _ROWS = 40
-"""Rows of an attribute that are shown on a terminal."""
+"""The most rows of an attribute that are shown on a terminal."""
 
 
 @click.command(
@@ -35,28 +35,32 @@ fit. Memory: proportional to the number of values, not of records.""",
 )
 @options.files_argument("release")
 @click.option(
-    "--attribute", "attributes", multiple=True, metavar="COL", help="Only this attribute; repeatable."
+    "--attribute", "attributes", multiple=True, metavar="COL", help="Estimate only this attribute; repeatable."
 )
 @click.option(
-    "--by", metavar="COL", help="One distribution for each label of a class, or value of any other column."
+    "--by",
+    metavar="COL",
+    help="Estimate one distribution for each label of a class, or for each value of another column.",
 )
 @click.option(
-    "--joint", metavar="A,B[,C]", help="The combinations of two or three columns, not all of them kept."
+    "--joint",
+    metavar="A,B[,C]",
+    help="Estimate the combinations of two or three columns, not all of them kept.",
 )
 @click.option(
     "--bins",
     type=int,
     metavar="N",
-    help="Cross kept numbers in at most N bins of a round width.  [default: value by value]",
+    help="Group kept numbers into at most N bins of a round width.  [default: value by value]",
 )
 @click.option(
     "--estimator",
     type=click.Choice(["inverse", "set-scale", "simplex", "ml"]),
     default="ml",
     show_default=True,
-    help="""inverse: unbiased, may be negative. set-scale: the paper's, with the smallest mean error on the
-paper's grid (0.139 at 100,000 records), but it understates a value that most records have. simplex: the
-nearest possible counts (0.142). ml: the most likely counts (0.142), the default.""",
+    help="""How to estimate counts. inverse: unbiased, may be negative. set-scale: the paper's, with the
+smallest mean error on the paper's grid (0.139 at 100,000 records), but it understates a value that most
+records have. simplex: the nearest possible counts (0.142). ml: the most likely counts (0.142).""",
 )
 @click.option(
     "--level",
@@ -64,20 +68,20 @@ nearest possible counts (0.142). ml: the most likely counts (0.142), the default
     default=0.95,
     show_default=True,
     metavar="P",
-    help="The probability with which an interval holds the true count.",
+    help="Set the probability that an interval holds the true count.",
 )
 @click.option(
     "--simultaneous",
     is_flag=True,
-    help="Wider intervals: with that probability all counts of a table are in theirs.",
+    help="Widen intervals so that all counts of a table are inside theirs at once.",
 )
 @click.option(
     "--population",
     is_flag=True,
-    help="Wider intervals: the records are a random sample, and the shares of its population are meant.",
+    help="Widen intervals to be about the population that the records were sampled from.",
 )
 @options.file_option(
-    "--truth", metavar="ORIGINAL", help="The original, if available: adds the true counts and the error E."
+    "--truth", metavar="ORIGINAL", help="Add the true counts and the error E, from the original."
 )
 @options.cluster_options
 @options.sidecar_option
@@ -85,8 +89,8 @@ nearest possible counts (0.142). ml: the most likely counts (0.142), the default
 @options.from_option
 @options.formulas_option
 @results(
-    "The table as .csv, .parquet or .arrow; - is standard output, where CSV has no sidecar.",
-    plot="Observed, estimated and true counts, one panel per attribute: .svg, .png, .pdf or .html.",
+    "Write the table as .csv, .parquet or .arrow; - is standard output, where CSV has no sidecar.",
+    plot="Draw observed, estimated and true counts, one panel per attribute: .svg, .png, .pdf or .html.",
     to=True,
 )
 def estimate_command(release: tuple[Path, ...], joint: str | None, in_file: bool, **settings: Any) -> Report:
@@ -157,9 +161,11 @@ def _show(done: Estimate, in_file: bool) -> None:
             ],
         )
         if len(rows) > _ROWS:
-            show.say(out, [f"... and {len(rows) - _ROWS} more; -o FILE or --json has all."])
+            show.say(out, [f"... and {len(rows) - _ROWS} more. Use -o FILE or --json for all."])
     if len(tables) > show.MOST_COLUMNS:
-        show.say(out, [f"... and {len(tables) - show.MOST_COLUMNS} tables more; -o FILE or --json has all."])
+        show.say(
+            out, [f"... and {len(tables) - show.MOST_COLUMNS} more tables. Use -o FILE or --json for all."]
+        )
     errors = [f"{t.name} {t.error:.4f}" for t in done.tables if t.error is not None]
     if errors:
         show.say(out, ["E, the paper's error: " + ", ".join(errors) + "."])

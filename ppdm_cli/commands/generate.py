@@ -23,14 +23,14 @@ Examples:
 \b
 Exit codes: 0 done, 1 the output cannot be written, 2 usage, 3 not a network. Memory: constant.""",
 )
-@click.option("--function", type=click.IntRange(1, 5), help="The function that decides the class.")
-@file_option("--network", help="A Bayesian network with parameters to draw from: .bif or .json.")
-@click.option("--records", type=click.IntRange(0), required=True, metavar="n", help="The number of records.")
+@click.option("--function", type=click.IntRange(1, 5), help="Decide the class by this function.")
+@file_option("--network", help="Draw the records from this Bayesian network: .bif or .json.")
+@click.option("--records", type=click.IntRange(0), required=True, metavar="n", help="Make this many records.")
 @click.option(
     "--seed",
     type=click.IntRange(0),
     metavar="N",
-    help="The same seed gives the same table.  [default: a fresh one]",
+    help="Make a repeatable table: the same seed gives the same one.  [default: a fresh one]",
 )
 @click.option("--balanced", is_flag=True, help="Make as many records of class A as of class B.")
 @output_option("The table")
@@ -63,8 +63,8 @@ def generate_command(
     else:
         raise UsageError(
             "function-or-network",
-            "one of --function and --network is needed, and --balanced goes with --function",
-            "such as --function 2, or --network asia.bif",
+            "--function or --network is missing, or --balanced is used without --function",
+            "try --function 2, or --network asia.bif",
         )
     with ExitStack() as stack:
         target = Output(stack, output, None, force, to, spooled=False)

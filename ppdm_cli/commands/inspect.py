@@ -47,13 +47,13 @@ Memory: constant.""",
     default=0.05,
     metavar="P",
     show_default=True,
-    help="How sure of a value a reader was before; the report shows how sure they may become.",
+    help="Show how sure of a value a reader may become who was this sure before.",
 )
 @click.option(
     "--describe",
     type=FILE,
     metavar="PLAN",
-    help="Write a sidecar for a FILE that another tool perturbed, by a plan that says how; -o names it.",
+    help="Write a sidecar for a FILE that another tool perturbed, from a plan of how it did. Needs -o.",
 )
 @click.option(
     "--prove",
@@ -65,24 +65,28 @@ Memory: constant.""",
     "--output",
     type=FILE,
     metavar="FILE",
-    help="Where --describe writes the sidecar, or --prove the proof.",
+    help="With --describe: write the sidecar here. With --prove: write the proof here.",
 )
 @file_option(
     "--report",
-    help="Write the statement that a data protection officer signs: a page of HTML. --json has its figures.",
+    help="Write a statement for a data protection officer to sign, as a page of HTML.",
 )
-@file_option("--about", help="With --report: a TOML file of what only the owner can say.")
+@file_option(
+    "--about", help="With --report: fill in the owner's answers from this TOML file. See --about-template."
+)
 @click.option(
     "--about-template",
     is_flag=True,
     is_eager=True,
     expose_value=False,
     callback=_print_template,
-    help="Print such a file, with all questions and no answers, and exit.",
+    help="Print a file for --about with all questions and no answers, and exit.",
 )
-@file_option("--attack", help="With --report: what `ppdm attack RELEASE --json` printed.")
-@file_option("--ledger", help="With --report and --people: the ledger of releases about the same people.")
-@click.option("--people", metavar="NAME", help="Whose releases in the ledger; see --ledger.")
+@file_option(
+    "--attack", help="With --report: include the output of `ppdm attack RELEASE --json` from this file."
+)
+@file_option("--ledger", help="With --report and --people: include the sum of epsilons from this ledger.")
+@click.option("--people", metavar="NAME", help="With --ledger: the people whose releases are summed.")
 @sidecar_option
 def inspect_command(
     file: Path,
@@ -95,13 +99,13 @@ def inspect_command(
     force: bool,
     **stated: Any,
 ) -> Report:
-    """Show what FILE promises: a release, a result table or a sidecar.
+    """Show what FILE promises. FILE is a release, a result table or a sidecar.
 
-    Shows for each attribute N, matrix, gamma, epsilon, the chance of staying and the condition number;
-    how sure of a value a reader of the whole record may become; and what no limit covers. The data must
-    fit the sidecar. With --describe PLAN, writes that sidecar for a file that
-    another tool perturbed: the plan names each column's matrix and domain, as for perturb. Nothing is
-    promised of it, as nobody knows its coins; estimate, reconstruct and train-tree take it as a release.
+    Shows for each attribute N, matrix, gamma, epsilon, the chance of staying and the condition number; how sure
+    of a value a reader of the whole record may become; and what no limit covers. The data must fit the sidecar.
+    With --describe PLAN, writes that sidecar for a file that another tool perturbed: the plan names each
+    column's matrix and domain, as for perturb. It promises nothing, because nobody knows its random numbers,
+    but estimate, reconstruct and train-tree accept it as a release.
     """
     from ppdm_cli.releases import inspect
 
@@ -109,17 +113,17 @@ def inspect_command(
     if wrong:
         raise UsageError(
             "describe-and-output",
-            "--describe and -o go together, and with neither --sidecar nor --prove",
+            "--describe and -o need each other, and can't be combined with --sidecar or --prove",
             "use --describe PLAN -o FILE.ppdm.json",
         )
     if report is None and any(stated.values()):
         raise UsageError(
-            "only-with-report", "--about, --attack, --ledger and --people go with --report", "add --report FILE"
+            "only-with-report", "--about, --attack, --ledger and --people need --report", "add --report FILE"
         )
     if report is not None and (prove or describe is not None):
         raise UsageError(
             "report-or-describe",
-            "--report does not go with --describe or --prove",
+            "--report can't be combined with --describe or --prove",
             "run one command after the other",
         )
     if prove:
@@ -159,17 +163,17 @@ def _show(done: Inspected) -> None:
     import msgspec
 
     from ppdm_cli.commands import show
-    from ppdm_cli.releases import attribute_figures, has_noise
+    from ppdm_cli.releases import attribute_figures, has_noise, release_facts
 
     out, shown = show.console(), done.sidecar
-    records = "an unknown number of" if shown.records is None else shown.records
+    records = "an unknown number of" if shown.records is None else f"{shown.records:,}"
     noise = has_noise(shown)
-    title = f"{shown.stage}, {records} records, release {shown.release}"
+    verdict = [f.sentence for f in release_facts(shown, done.prior) if f.topic == "limit"]
+    show.say(out, [f"Release {shown.release}: {shown.stage}, {records} records."])
+    show.say(out, verdict)
     rows = msgspec.to_builtins(attribute_figures(shown))
     columns = [*show.NOISE, "gamma"] if noise else show.promised(rows)
     columns = [*show.WHAT, *columns, *["condition"] * any("condition_number" in r for r in rows)]
-    if shown.altered:
-        show.say(out, [f"{title}."])
-    else:
-        show.attributes(out, title, columns, rows)
-    show.say(out, done.sentences)
+    if not shown.altered:
+        show.attributes(out, "", columns, rows)
+    show.say(out, [s for s in done.sentences if s not in verdict])

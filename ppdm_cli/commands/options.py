@@ -36,7 +36,9 @@ Added = TypeVar("Added", bound=Callable[..., object])
 StreamFormat = Literal["arrow", "csv"]
 
 TABLES, STREAMS = ".csv, .csv.gz, .tsv, .tsv.gz, .parquet, .arrow, .feather or .delta", ("arrow", "csv")
-"""What `ppdm_cli.tables` registers, typed here because help must not load it; a test compares the two."""
+"""The formats that `ppdm_cli.tables` registers, typed here because help must not load it; a test compares the
+two.
+"""
 
 
 GROUPS = {
@@ -44,7 +46,7 @@ GROUPS = {
     "Running on Spark": "engine master conf",
     "Output and reports": "to formulas force as_json quiet h _click_default_help",
 }
-"""Options that several commands share, by what they are for."""
+"""Options that several commands share, by purpose."""
 
 
 class _File(click.Path):
@@ -53,7 +55,7 @@ class _File(click.Path):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if value == "":
             raise UsageError(
-                "empty-file-name", "the name of a file is empty", "check the variable that it comes from"
+                "empty-file-name", "the name of a file is empty", "check the shell variable that it comes from"
             )
         if isinstance(value, str) and "://" in value:
             from ppdm_cli.tables import StorePath
@@ -102,29 +104,34 @@ def file_option(*names: str, metavar: str = "FILE", **settings: Any) -> Callable
     return click.option(*names, type=FILE, metavar=metavar, **settings)
 
 
-sidecar_option = file_option("--sidecar", help="The sidecar, if not beside the data as NAME.ppdm.json.")
+sidecar_option = file_option(
+    "--sidecar", help="Read the sidecar from here.  [default: DATA.ppdm.json, or inside the data]"
+)
 from_option = click.option(
     "--from",
     "from_",
     type=click.Choice(STREAMS),
     default=None,
-    help="The format of standard input.  [default: arrow]",
+    help="Read standard input in this format.  [default: arrow]",
 )
 to_option = click.option(
-    "--to", type=click.Choice(STREAMS), default=None, help="The format of standard output.  [default: arrow]"
+    "--to",
+    type=click.Choice(STREAMS),
+    default=None,
+    help="Write standard output in this format.  [default: arrow]",
 )
 
 
 def formulas_option(function: Answering) -> Answering:
-    """Add the option that says what becomes of text in a CSV that a spreadsheet would compute."""
+    """Add the option for text in a CSV that a spreadsheet would compute."""
 
     @click.option(
         "--formulas",
         type=click.Choice(["refuse", "text", "keep"]),
         default="refuse",
         show_default=True,
-        help="Text in a CSV output that a spreadsheet would compute, such as =1+1: refuse it, write it as text "
-        "(with an apostrophe before it), or keep it.",
+        help="How to treat text in a CSV output that a spreadsheet would compute, such as =1+1: refuse it, "
+        "write it as text (with an apostrophe before it), or keep it.",
     )
     @wraps(function)
     def command(*args: object, formulas: Literal["keep", "refuse", "text"], **settings: object) -> Report:
@@ -143,7 +150,7 @@ def formulas_option(function: Answering) -> Answering:
 
 
 def output_option(what: str) -> Callable[[Added], Added]:
-    """Return the option that names where a table goes, and says in which formats."""
+    """Return the option that names a table's output, with its formats."""
     return file_option("-o", "--output", required=True, help=f"{what}: {TABLES}; - is standard output.")
 
 
@@ -159,50 +166,51 @@ def complete_kinds(_: click.Context, param: click.Parameter, incomplete: str) ->
 
 
 def csv_options(function: Answering) -> Answering:
-    """Add the options that say how to read a CSV; the command gets them as `csv`, the library's options."""
+    """Add the options for reading a CSV; the command gets them as `csv`, the library's options."""
     options = (
         click.option(
             "--header/--no-header",
             default=None,
-            help="Whether the first line of a CSV names the columns; if not, they are column_1, column_2, "
-            "...  [default: it does, and is refused if it looks like a record]",
+            help="Whether the first line of a CSV names the columns. Without names they are column_1, "
+            "column_2, ...  [default: it does, but is refused if it looks like a record]",
         ),
         click.option(
             "--null",
             "nulls",
             multiple=True,
             metavar="TEXT",
-            help="A CSV cell that means null, besides the empty cell; repeatable.",
+            help="Read this CSV cell as null, as well as the empty cell; repeatable.",
         ),
         click.option(
             "--odd",
             multiple=True,
             metavar="[COL=]null|value",
-            help="Read odd cells as null or as values, in one column or in all: cells that are not of their "
-            "column's type, and those that a plan asks about. A value of another type is an error. Repeatable.",
+            help="Read odd cells as null or as values, in one column or in all; repeatable. Odd cells "
+            "aren't of their column's type, or a plan asks about them.",
         ),
-        click.option("--encoding", metavar="NAME", help="The encoding of a CSV.  [default: utf-8]"),
-        click.option("--delimiter", metavar="CHAR", help="The separator of cells in a CSV.  [default: ,]"),
+        click.option("--encoding", metavar="NAME", help="Read a CSV in this encoding.  [default: utf-8]"),
+        click.option(
+            "--delimiter", metavar="CHAR", help="Split the cells of a CSV at this character.  [default: ,]"
+        ),
         click.option(
             "--decimal",
             metavar="CHAR",
-            help="The mark before the fraction of a CSV's numbers; with a comma, points may part thousands.  "
-            "[default: .]",
+            help="Decimal separator in the CSV. With a comma, points may separate thousands.  [default: .]",
         ),
         click.option(
             "--date-format",
             "formats",
             multiple=True,
             metavar="COL=FORMAT",
-            help="How a CSV column writes its dates, such as born=%d.%m.%Y; of several for one column, the "
-            "first that fits a cell; repeatable.",
+            help="Read the dates of a CSV column in this format, such as born=%d.%m.%Y; repeatable. The "
+            "first format that fits a cell counts.",
         ),
         click.option(
             "--type",
             "types",
             multiple=True,
             metavar="COL=TYPE",
-            help="The type of a CSV column, such as zip=string; other types are inferred; repeatable.",
+            help="Read a CSV column as this type, such as zip=string, instead of inferring it; repeatable.",
         ),
     )
 
@@ -218,7 +226,7 @@ def csv_options(function: Answering) -> Answering:
 
 
 def truth_options(function: Answering) -> Answering:
-    """Add the options that say how an original is read; the command gets them as `csv` and `mappings`."""
+    """Add the options for reading an original; the command gets them as `csv` and `mappings`."""
 
     @wraps(function)
     def command(*args: object, plan: Path | None, csv: CsvOptions, **settings: object) -> Report:
@@ -226,7 +234,7 @@ def truth_options(function: Answering) -> Answering:
         if settings["truth"] is None and (plan is not None or csv.given or csv.types or csv.formats):
             raise UsageError(
                 "reading-without-truth",
-                "a plan or CSV options are given, and no original to read: a release is read by its sidecar",
+                "a plan or CSV options are given without an original: a release is read by its sidecar",
                 f"add {argument('truth', 'ORIGINAL')}, or leave them out",
             )
         if plan is not None:
@@ -236,8 +244,8 @@ def truth_options(function: Answering) -> Answering:
             csv = csv.laid_over(planned)
         return function(*args, csv=csv, mappings=mappings, **settings)
 
-    told = "With --truth: the plan of the release, which says how a CSV is read and names the files of groups."
-    rows = "With --truth: the rows that the release has, as perturb --rows-taken wrote them."
+    told = "With --truth: read and group the original as this plan of the release says."
+    rows = "With --truth: use only the rows that the release has, as perturb --rows-taken wrote them."
     return csv_options(file_option("--plan", help=told)(file_option("--rows-taken", help=rows)(command)))
 
 
@@ -249,7 +257,7 @@ def _csv_reading(
     odd: tuple[str, ...],
     **others: Any,
 ) -> CsvOptions:
-    """Return the library's options for those of the command; what is not given stays as it is there."""
+    """Return the library's options for those of the command; others keep their defaults."""
     from ppdm_cli.tables import CsvOptions
 
     given = {n: v for n, v in others.items() if v is not None}
@@ -269,7 +277,7 @@ def pair(text: str, option: str, example: str) -> tuple[str, str]:
     """Split NAME=VALUE at the first =."""
     name, sign, value = text.partition("=")
     if not sign or not name or not value:
-        raise UsageError("not-a-pair", f"{option} takes NAME=VALUE", f"such as {option} {example}")
+        raise UsageError("not-a-pair", f"{option} takes NAME=VALUE", f"try {option} {example}")
     return name, value
 
 
@@ -284,7 +292,7 @@ def attribute_settings(text: str) -> tuple[str, dict[str, str]]:
         raise UsageError(
             "not-a-setting",
             f"{quoted(text)} is not a setting of an attribute",
-            "such as --attribute age:gamma=5,bins=24,domain=0:120",
+            "try --attribute age:gamma=5,bins=24,domain=0:120",
         )
     return name, dict(
         pair(part, "--attribute", "age:gamma=5,bins=24") for part in text[len(name) + 1 :].split(",")
@@ -315,9 +323,7 @@ def numbers(text: str, example: str) -> list[Any]:
                 raise InvalidOperation
             found += [low + i * step for i in range(int((high - low) / step) + 1)]
     except (ArithmeticError, ValueError):
-        raise UsageError(
-            "not-numbers", f"{quoted(text)} is not a list of numbers", f"such as {example}"
-        ) from None
+        raise UsageError("not-numbers", f"{quoted(text)} is not a list of numbers", f"try {example}") from None
     return found
 
 
@@ -325,7 +331,7 @@ def whole_numbers(text: str, example: str) -> list[int]:
     values = numbers(text, example)
     if any(not v.is_finite() or v != int(v) for v in values):
         raise UsageError(
-            "not-whole-numbers", f"{quoted(text)} has a number that is not whole", f"such as {example}"
+            "not-whole-numbers", f"{quoted(text)} has a number that is not whole", f"try {example}"
         )
     return [int(v) for v in values]
 
@@ -335,7 +341,7 @@ cells_option = click.option(
     type=click.IntRange(100, 1 << 24),
     default=400_000,
     show_default=True,
-    help="Maximum number of cells of a joint table: more cells admit more attributes, and take longer.",
+    help="Limit the cells of a joint table. More cells admit more attributes, but take longer.",
 )
 
 
@@ -343,7 +349,7 @@ _LOG = "spark.log.level"
 
 
 def cluster_options(function: Answering) -> Answering:
-    """Add the options that say what runs the command; what it names is then what Spark can read."""
+    """Add the options that choose where the command runs; with Spark its files are any that Spark can read."""
 
     @wraps(function)
     def command(
@@ -353,7 +359,7 @@ def cluster_options(function: Answering) -> Answering:
             with _on_cluster(master, conf):
                 return function(*args, **settings)
         if master is not None or conf:
-            raise UsageError("only-for-spark", "--master and --conf are for Spark", "add --engine spark")
+            raise UsageError("only-for-spark", "--master and --conf need --engine spark", "add --engine spark")
         return function(*args, **settings)
 
     wrapped: Answering = command
@@ -362,21 +368,21 @@ def cluster_options(function: Answering) -> Answering:
             "--conf",
             multiple=True,
             metavar="KEY=VALUE",
-            help="With --engine spark: a setting of Spark, such as spark.executor.memory=4g; repeatable.",
+            help="With --engine spark: set this in Spark, such as spark.executor.memory=4g; repeatable.",
         ),
         click.option(
             "--master",
             metavar="URL",
-            help="With --engine spark: the cluster, such as yarn or spark://host:7077.  [default: what Spark's "
-            "own files say, or all cores of this machine]",
+            help="With --engine spark: run on this cluster, such as yarn or spark://host:7077.  [default: "
+            "from Spark's own files, or all cores of this machine]",
         ),
         click.option(
             "--engine",
             type=click.Choice(["threads", "spark"]),
             default="threads",
             show_default=True,
-            help="What does the work: threads of this machine, or a cluster. Then records are read from "
-            "Parquet files and folders, and written to folders, at any URI that Spark knows.",
+            help="Where to run: threads of this machine, or a Spark cluster. With spark, input and output "
+            "are Parquet folders at any URI that Spark knows.",
         ),
     ):
         wrapped = option(wrapped)
@@ -403,7 +409,7 @@ def _session(master: str | None, settings: dict[str, str]) -> Any:
         raise missing_package("--engine spark needs a library", "pyspark", "pandas") from None
     if not (os.environ.get("JAVA_HOME") or shutil.which("java")):
         raise UsageError(
-            "java-missing", "Spark needs Java, and there is none", "install Java 17, or set JAVA_HOME"
+            "java-missing", "Spark needs Java, which isn't installed", "install Java 17, or set JAVA_HOME"
         )
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     warnings.filterwarnings("ignore", "PySpark does not yet", FutureWarning)
@@ -422,13 +428,13 @@ def _session(master: str | None, settings: dict[str, str]) -> Any:
         raise DataError(
             "spark-not-started",
             f"Spark cannot be started{where}",
-            f"check --master and --conf; --conf {_LOG}=WARN shows what Spark says",
+            f"check --master and --conf, or add --conf {_LOG}=WARN to see what Spark says",
         ) from None
 
 
 @contextmanager
 def _silenced(silent: bool) -> Iterator[None]:
-    """Give what starts meanwhile no standard error: the JVM would mix pages into a report."""
+    """Discard the standard error of processes that start meanwhile: the JVM would mix pages into a report."""
     if not silent:
         yield
         return

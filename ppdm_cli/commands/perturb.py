@@ -1,4 +1,4 @@
-"""`ppdm perturb`: parse, call `perturbing.perturb`, show what was promised."""
+"""`ppdm perturb`: parse the options, call `perturbing.perturb`, and show what the release promises."""
 
 from __future__ import annotations
 
@@ -59,162 +59,181 @@ away too much. Memory: constant; with --id, 8 bytes a record; with --person, 16.
     "--record-epsilon",
     type=float,
     metavar="E",
-    help="A budget for the whole record. By itself it is spent as --publish auto says; where channels are "
-    "asked for, it is split equally over the attributes without a gamma of their own.",
+    help="Limit what a whole record reveals. --publish says how the budget is spent; with --matrix or "
+    "--together it is split equally over the attributes without a gamma of their own.",
 )
-@click.option("--gamma", metavar="G", help="The amplification of each attribute, above 1.")
+@click.option(
+    "--gamma",
+    metavar="G",
+    help="Limit what each attribute alone reveals, by its amplification above 1. A whole record reveals more.",
+)
 @click.option(
     "--rho1",
     type=float,
     metavar="P",
-    help="With --rho2, instead of --gamma: how sure of a value a reader may be before.",
+    help="With --rho2, instead of --gamma: a reader who was this sure of a value becomes at most --rho2 sure.",
 )
 @click.option(
     "--rho2",
     type=float,
     metavar="P",
-    help="The most that --rho1 becomes after seeing one attribute alone. The whole record may raise it.",
+    help="With --rho1: limit how sure that reader becomes after seeing one attribute alone. The whole "
+    "record may raise it.",
 )
 @click.option(
     "--publish",
     metavar="k|auto|all",
-    help="With --record-epsilon: each record publishes k of its attributes, chosen by a coin that sees no "
-    "value, at the whole budget; the others are withheld (null). auto: as many as tell a miner most. all: "
-    "every attribute, with an equal part of the budget each.  [default: auto]",
+    help="With --record-epsilon: how many attributes each record publishes. k: that many, picked at "
+    "random; the rest are left empty. auto: the most informative k. all: every attribute, with the "
+    "budget split equally.  [default: auto]",
 )
 @click.option(
     "--rounds",
     type=int,
     metavar="R",
-    help="With --record-epsilon and --class: deal the records to 2 or 3 rounds by a coin, and choose what the "
-    "later ones publish by what the earlier ones published, for the class. Reads the data R times; which "
-    "attributes were found to tell most of the class can be seen from the sidecar.",
+    help="With --record-epsilon and --class: split the records at random into 2 or 3 rounds. Later rounds "
+    "publish the attributes that earlier ones found most informative about the class. Reads the data "
+    "R times. The sidecar shows which attributes these are.",
 )
 @click.option(
     "--class-in-budget",
     is_flag=True,
     default=None,
-    help="Publish the class of every record, perturbed with its other attributes and under the same budget.",
+    help="With --record-epsilon and --class: publish the class of every record, perturbed under the same "
+    "budget.",
 )
 @click.option(
     "--person",
     metavar="COL",
-    help="With --rows-per-person m: the column that says whose a record is; dropped unless kept. At most m "
-    "records of each person are published, chosen by a coin, and the promise is for the person: gamma^m.",
+    help="With --rows-per-person m: protect persons, whom this column identifies, at gamma^m. At most m "
+    "records of each, chosen at random, are published. The column is dropped unless kept.",
 )
-@click.option("--rows-per-person", type=int, metavar="m", help="See --person.")
+@click.option(
+    "--rows-per-person",
+    type=int,
+    metavar="m",
+    help="With --person: publish at most this many records of a person.",
+)
 @file_option(
     "--rows-taken",
-    help="With --person or --shuffle: a private file of the rows that are published, for --truth of attack "
-    "and estimate.",
+    help="With --person or --shuffle: write a private file of the rows that are published, for --truth of "
+    "attack and estimate.",
 )
 @click.option(
     "--bins",
     metavar="N|auto",
-    help="Number of bins of a numeric column; columns with at most N values keep them. auto: as many as serve "
-    "a miner best, given gamma, the matrix and the number of records.  [default: 10]",
+    help="Cut a numeric column into N bins, unless it has at most N values. auto: the number that is most "
+    "accurate for gamma, the matrix and the number of records.  [default: 10]",
 )
 @click.option("--keep", multiple=True, metavar="COL", help="Publish a column unchanged; repeatable.")
 @click.option("--drop", multiple=True, metavar="COL", help="Leave a column out; repeatable.")
 @click.option(
-    "--class", "class_", metavar="COL", help="Name the label. It is perturbed like the rest, unless kept."
+    "--class",
+    "class_",
+    metavar="COL",
+    help="The column that miners will predict. It is perturbed like "
+    "any other column unless you also --keep it.",
 )
 @click.option(
     "--attribute",
     "attributes",
     multiple=True,
     metavar="COL:KEY=V,...",
-    help="Settings of one column: gamma, rho1, rho2, bins, domain, scale, core, nulls, representative, matrix, "
-    "half_width, sd; repeatable.",
+    help="Change settings of one column: gamma, rho1, rho2, bins, domain, scale, core, nulls, "
+    "representative, matrix, half_width, sd; repeatable.",
 )
 @click.option(
     "--together",
     multiple=True,
     metavar="A,B[:KEY=V,...]",
-    help="Perturb columns together, as one of their combinations: by the gamma for all or gamma, rho1, rho2, "
-    "matrix and its settings of their own. Their gamma is for all of them at once; repeatable.",
+    help="Perturb these columns together, as combinations of their values, with one gamma for all of them; "
+    "repeatable. Takes gamma, rho1, rho2, matrix and its settings.",
 )
 @click.option(
     "--domain",
     "domains",
     multiple=True,
     metavar="COL=DOMAIN",
-    help="Declare a domain: age=0:120, level=low|high, or city=@FILE with one value per line; repeatable.",
+    help="Declare the values of a column: age=0:120, level=low|high, or city=@FILE with one value per "
+    "line; repeatable.",
 )
-@file_option("--plan", help="Take all of these settings from a TOML file.")
+@file_option("--plan", help="Take all these settings from a TOML file, as ppdm plan writes it.")
 @file_option(
     "--like",
     metavar="RELEASE",
-    help="Publish the next batch with every protection of an earlier release. A --plan or other options may "
-    "add protection. Anything that contradicts that release is refused.",
+    help="Publish the next batch with every protection of an earlier release. A --plan or other options "
+    "may add protection, but not contradict that release.",
 )
 @click.option(
     "--open-domains",
     is_flag=True,
     default=None,
-    help="Give every domain null, and of text a group for new values, which later batches may have. Each costs "
-    "as much accuracy as a value more.",
+    help="Leave room for later batches: every domain gets null, and text gets a group for new values. Each "
+    "costs as much accuracy as one more value.",
 )
 @click.option(
     "--representative",
     type=click.Choice(["center", "left", "right", "random"]),
-    help="The value that represents a bin.  [default: center]",
+    help="Publish each bin as this value of it.  [default: center]",
 )
 @click.option(
     "--matrix",
     metavar="KIND",
     shell_complete=complete_kinds,
-    help="gamma-diagonal, or band, which preserves the neighbourhood of bins of numbers and times rather than "
-    "the exact bin and serves ranges and trees better at the same gamma.  [default: gamma-diagonal]",
+    help="Use this kind of matrix. gamma-diagonal keeps exact values. band keeps the neighbourhood of bins "
+    "of numbers and times, so ranges and trees are more accurate at the same gamma.  [default: "
+    "gamma-diagonal]",
 )
 @click.option(
     "--scheme",
     metavar="SCHEME",
     shell_complete=complete_kinds,
-    help="substitution; additive: noise of one law is added to every number, the old baseline for comparison; "
-    "or noise that keeps a decision tree: class-random, class-probabilistic or class-all-leaves alter the "
-    "class, innocent (alone, or after a comma) attributes that a leaf does not need. Only substitution "
-    "promises a gamma.  [default: substitution]",
+    help="Use this scheme; only substitution promises a gamma. additive adds noise to every number, an old "
+    "baseline. class-random, class-probabilistic and class-all-leaves alter the class but keep a "
+    "decision tree, and innocent (alone, or after a comma) alters attributes that a leaf doesn't "
+    "need.  [default: substitution]",
 )
 @click.option(
-    "--noise", type=click.Choice(["uniform", "normal"]), help="The law of the additive noise; its mean is zero."
+    "--noise",
+    type=click.Choice(["uniform", "normal"]),
+    help="With --scheme additive: use noise of this law, with mean zero.",
 )
 @click.option(
     "--sd",
     metavar="S",
-    help="The standard deviation of the noise: a share of each domain's width, such as 25%, or a number in the "
-    "columns' units.",
+    help="With --scheme additive: use this standard deviation, a share of each domain's width such as 25%, "
+    "or a number in the columns' units.",
 )
-@file_option(
-    "--tree", metavar="TREE", help="The tree to keep, a .json that train-tree made of this very table."
-)
+@file_option("--tree", metavar="TREE", help="Keep this tree, a .json that train-tree made of this very table.")
 @click.option(
     "--innocent",
     type=click.Choice(["both", "tia", "lia"]),
-    help="Which innocent attributes: those that the tree tests nowhere (tia), elsewhere than on the way to a "
-    "record's leaf (lia), or both.  [default: both]",
+    help="With --scheme innocent: alter attributes that the tree tests nowhere (tia), only away from a "
+    "record's path (lia), or both.  [default: both]",
 )
 @click.option(
     "--leaves",
     type=click.Choice(["all", "heterogeneous"]),
-    help="Whose innocent attributes: all records', or only those in leaves of several classes.  [default: all]",
+    help="With --scheme innocent: alter all records, or only those in leaves of several classes.  "
+    "[default: all]",
 )
 @click.option(
     "--sd-percent",
     type=float,
     metavar="P",
-    help="The standard deviation of their noise, in per cent.  [default: 27.6]",
+    help="With --scheme innocent: use noise of this standard deviation, in percent.  [default: 27.6]",
 )
 @click.option(
     "--percent-of",
     type=click.Choice(["value", "sd"]),
-    help="Of what: of the value itself, or of the attribute's standard deviation.  [default: value]",
+    help="What --sd-percent is a percentage of: each value, or the attribute's standard deviation.  "
+    "[default: value]",
 )
 @click.option(
     "--rare",
     type=click.Choice(["refuse", "merge", "publish"]),
-    help="What to do with categories of fewer than 10 records, or persons with --person. Identifiers are "
-    "refused anyway.  [default: refuse]",
+    help="How to treat categories of fewer than 10 records (with --person: persons). Identifiers are "
+    "always refused.  [default: refuse]",
 )
 @click.option(
     "--clip",
@@ -236,34 +255,42 @@ away too much. Memory: constant; with --id, 8 bytes a record; with --person, 16.
     "--keep-order",
     is_flag=True,
     default=None,
-    help="Publish the rows in their order even if it gives values away.",
+    help="Publish the rows in their order even if the order reveals values.",
 )
 @click.option(
     "--copies",
     type=int,
     default=1,
     metavar="k",
-    help="Publish k independent answers for each value, in files OUTPUT.1 ... OUTPUT.k with rows in one order. "
-    "Each costs its gamma, gamma^k in all; a --record-epsilon is for all of them together. One release at "
-    "gamma^k is more useful to a miner (two copies at gamma 3 have over three times the squared error of one "
-    "at gamma 9).",
+    help="Publish k independent copies, OUTPUT.1 ... OUTPUT.k, with rows in one order. Only if you must: "
+    "they cost gamma^k together, and one release at gamma^k is more accurate. A --record-epsilon is "
+    "for all copies together.",
 )
 @file_option(
     "--key-file",
-    help="With --id: a secret key, created if absent, so that an unchanged value gets the same answer again.",
+    help="With --id: draw from this secret key, created if absent, so that an unchanged value gets the "
+    "same answer again.",
 )
-@click.option("--id", metavar="COL", help="The column that identifies a record; dropped unless kept.")
+@click.option(
+    "--id",
+    metavar="COL",
+    help="With --key-file: the column that identifies a record. It is dropped unless kept.",
+)
 @file_option(
     "--ledger",
-    help="With --people: a file, begun if absent, that each release is entered into before it appears. The "
-    "epsilons of those about the same people are added up; above the total that its first line states it is "
-    "refused.",
+    help="With --people: enter the release into this file, created if absent, and add up the epsilons of "
+    "releases about the same people. A release above the total in the file's first line is refused.",
 )
-@click.option("--people", metavar="NAME", help="Whom the release is about, in words of your own; see --ledger.")
 @click.option(
-    "--seed", type=int, metavar="N", help="Repeatable coins, for tests. Such a release promises nothing."
+    "--people", metavar="NAME", help="With --ledger: whom the release is about, in words of your own."
 )
-@file_option("--sidecar", help="Where the sidecar goes.  [default: OUTPUT.ppdm.json]")
+@click.option(
+    "--seed",
+    type=int,
+    metavar="N",
+    help="For tests: draw repeatable random numbers. Such a release promises nothing.",
+)
+@file_option("--sidecar", help="Write the sidecar here.  [default: OUTPUT.ppdm.json]")
 @cluster_options
 @csv_options
 @from_option
@@ -280,13 +307,12 @@ def perturb_command(
 ) -> Report:
     """Perturb every column of DATA unless it is kept or dropped, and publish it.
 
-    Each value is kept with probability gamma/(gamma+N-1) and otherwise replaced by one of the other
-    values of its domain, all equally likely. The release and its sidecar are all that a miner needs;
-    the sidecar states gamma, N and the domains, never a key or a value. DATA is CSV, Parquet or Arrow,
-    several parts or a folder of Parquet parts, or - for standard input (then every domain must be
-    declared).
+    Each value is kept with probability gamma/(gamma+N-1) and otherwise replaced by one of the other values of
+    its domain, all equally likely. A miner needs only the release and its sidecar. The sidecar states gamma, N
+    and the domains, never a key or a value. DATA is CSV, Parquet or Arrow, several parts or a folder of Parquet
+    parts, or - for standard input (then every domain must be declared).
 
-    Declare a domain with --domain where it is public knowledge: one taken from the data is published,
+    If a domain is public knowledge, declare it with --domain. A domain taken from the data is published,
     rounded outward, and the report says so.
     """
     from ppdm_cli.perturbing import perturb
@@ -335,7 +361,7 @@ def _show(release: Release, output: Path, asked: str | None) -> None:
 
     from ppdm_cli.channels import KINDS
     from ppdm_cli.commands import show
-    from ppdm_cli.releases import attribute_figures, has_noise, opened, unprotected
+    from ppdm_cli.releases import attribute_figures, has_noise, opened, release_facts
 
     out = show.console(stderr=True)
     rows = msgspec.to_builtins(attribute_figures(release.sidecar))
@@ -345,25 +371,24 @@ def _show(release: Release, output: Path, asked: str | None) -> None:
         columns = show.promised(rows) + ["error"] * bool(release.errors)
         for row in rows:
             row["error"] = release.error(row["attribute"])
-    records = release.sidecar.records if release.sidecar.records is not None else "All"
+    records = "all" if release.sidecar.records is None else f"{release.sidecar.records:,}"
     copy = release.sidecar.copy
     of_copies = f", in {copy.of} copies" if copy else ""
-    title = f"{records} records to {output}{of_copies}"
-    warning = unprotected(release.sidecar)
-    show.say(out, warning)
+    verdict = [f.sentence for f in release_facts(release.sidecar) if f.topic == "limit"]
+    show.say(out, [f"Wrote {records} records to {output}{of_copies}."])
+    show.say(out, verdict)
     if release.noise is not None:
-        _show_noise(out, title, release.noise)
+        _show_noise(out, release.noise)
     else:
-        show.attributes(out, title, [*show.WHAT, *columns, "domain"], rows)
+        show.attributes(out, "", [*show.WHAT, *columns, "domain"], rows)
     missed = [] if asked is None else KINDS[asked].missed(opened(release.sidecar).channels)
-    show.say(out, [*(s for s in release.sentences if s not in warning), *missed])
+    show.say(out, [*(s for s in release.sentences if s not in verdict), *missed])
 
 
-def _show_noise(out: Console, title: str, report: NoiseReport) -> None:
-    """Print what noise that keeps a tree altered, and what each leaf's classes are worth now."""
+def _show_noise(out: Console, report: NoiseReport) -> None:
+    """Print the alterations by noise that keeps a tree, and how certain each leaf's classes are now."""
     from ppdm_cli.commands import show
 
-    show.say(out, [f"{title}."])
     rows = [[n, percent(report.changed.get(n, 0) / max(report.records, 1))] for n in report.altered]
     if rows:
         show.table(out, "Innocent attributes", ["attribute", "altered"], rows)
@@ -376,4 +401,4 @@ def _show_noise(out: Console, title: str, report: NoiseReport) -> None:
             for leaf in leaves
         ]  # fmt: skip
         show.table(out, "Leaves", ["rule", "records", "others", "class wrong", "another wrong"], shown)
-        show.say(out, [f"{left} more leaves; --json has all."] * (left > 0))
+        show.say(out, [f"{left} more leaves. Use --json for all."] * (left > 0))

@@ -32,19 +32,38 @@ Exit codes: 0 done, 1 the data or the run failed, 2 usage, 4 the data is a relea
 Memory: constant, but for some values' hashes and blocks of rows of each column.""",
 )
 @files_argument("data")
-@file_option("-o", "--output", required=True, help="The plan, a .toml.")
-@file_option("--plan", help="Go on from an earlier plan: its settings and answers stay.")
+@file_option("-o", "--output", required=True, help="Write the plan here, a .toml.")
+@file_option("--plan", help="Start from an earlier plan, and keep its settings and answers.")
 @click.option(
-    "-i", "--interactive", is_flag=True, help="Ask each question of the plan, and show what answers cost."
+    "-i",
+    "--interactive",
+    is_flag=True,
+    help="Ask each open question of the plan here, and show what answers cost.",
 )
 @click.option(
-    "--record-epsilon", type=float, metavar="E", help="A budget for the whole record; else a question."
+    "--record-epsilon",
+    type=float,
+    metavar="E",
+    help="Set a budget for the whole record. Without one the plan asks.",
 )
-@click.option("--gamma", metavar="G", help="Instead, for experiments: the amplification of each attribute.")
-@click.option("--rho1", type=float, metavar="P", help="With --rho2, instead of gamma: see ppdm perturb.")
+@click.option(
+    "--gamma",
+    metavar="G",
+    help="For experiments, instead of --record-epsilon: the amplification of each attribute.",
+)
+@click.option(
+    "--rho1", type=float, metavar="P", help="With --rho2, instead of --gamma: see ppdm perturb --help."
+)
 @click.option("--rho2", type=float, metavar="P", help="See --rho1.")
-@click.option("--person", metavar="COL", help="The column that says whose a record is; '' for none.")
-@click.option("--rows-per-person", type=int, metavar="m", help="The most records of a person.  [default: 1]")
+@click.option(
+    "--person", metavar="COL", help="Protect persons, whom this column identifies; '' if records are persons."
+)
+@click.option(
+    "--rows-per-person",
+    type=int,
+    metavar="m",
+    help="Publish at most this many records of a person.  [default: 1]",
+)
 @click.option("--keep", multiple=True, metavar="COL", help="Publish a column unchanged; repeatable.")
 @click.option("--drop", multiple=True, metavar="COL", help="Leave a column out; repeatable.")
 @click.option(
@@ -54,21 +73,23 @@ Memory: constant, but for some values' hashes and blocks of rows of each column.
     "--open-domains",
     is_flag=True,
     default=None,
-    help="Later batches will come: domains have room for them, and those of dates are questions.",
+    help="Leave room in domains for later batches, and ask how far dates go on.",
 )
-@file_option("--explore", help="A private page, .html, to compare budgets, columns and bins before you choose.")
+@file_option(
+    "--explore", help="Write a private page, .html, to compare budgets, columns and bins before you choose."
+)
 @csv_options
 def plan_command(
     data: tuple[Path, ...], output: Path, domains: tuple[str, ...], interactive: bool, **settings: Any
 ) -> Report:
-    """Look at DATA, list all its problems at once, and write a plan that ppdm perturb runs.
+    """Check DATA, list all its problems, and draft a plan for ppdm perturb.
 
-    Finds how a CSV is written (delimiter, encoding, decimal comma, dates, cells for no value, leading
-    zeros), odd cells, identifiers, names and free text, columns whose values repeat as persons' do,
-    outliers, rare values, columns that give each other away, an order of rows that reveals values, and the
-    error of each column at several budgets. Nothing is published. The plan has names of columns, choices
-    out of fixed lists and N, and no value; what only its owner can know is a question mark in it. What
-    you type here is in the plan. The figures that are shown are private: they were counted from the data.
+    Finds how a CSV is written (delimiter, encoding, decimal comma, dates, cells for no value, leading zeros),
+    odd cells, identifiers, names and free text, columns whose values repeat as persons' do, outliers, rare
+    values, columns that reveal each other, an order of rows that reveals values, and the error of each column
+    at several budgets. Nothing is published. The plan has names of columns, choices out of fixed lists and N,
+    but no value. Question marks in it are for its owner to answer. Anything that you type here is in the plan.
+    The figures are private, because they were computed from the data.
     """
     from ppdm_cli import pictures
     from ppdm_cli.planning import plan
@@ -97,7 +118,7 @@ def plan_command(
 def _figures(done: Proposal) -> dict[str, object]:
     always = ("gamma", "alone_becomes")
     return {
-        "private": "counted from the data: not for publication",
+        "private": "computed from private data: do not share",
         "records": done.records,
         "columns": [asdict(c) for c in done.columns],
         "budgets": [{k: v for k, v in asdict(b).items() if k in always or v is not None} for b in done.budgets],
@@ -108,13 +129,13 @@ def _figures(done: Proposal) -> dict[str, object]:
 
 
 def _ask(done: Proposal) -> Proposal:
-    """Ask what a plan leaves open until its owner leaves; after each answer show what is promised now."""
+    """Ask the open questions of a plan until its owner leaves; after each answer show the new promise."""
     from ppdm_cli.commands import show
     from ppdm_cli.errors import UsageError
 
     out, left_open = show.console(stderr=True), set[str]()
     _show_table(done)
-    show.say(out, ["Answer, or press Enter to leave a question open. Ctrl-C stops, and keeps your answers."])
+    show.say(out, ["Answer, or press Enter to leave a question open. Ctrl-C stops and keeps your answers."])
     if hasattr(signal, "siginterrupt"):  # a library that read the table may have had reads go on after Ctrl-C
         signal.siginterrupt(signal.SIGINT, True)
     with suppress(click.Abort, KeyboardInterrupt):
@@ -140,7 +161,7 @@ def _show_table(done: Proposal) -> None:
     least = "least " * any(b.gamma is None for b in done.budgets)
     show.of_columns(
         out,
-        f"Private, of {done.records} records: not for publication",
+        f"Computed from {done.records:,} private records: do not share",
         ["column", "type", "values", "no value", "proposal", "N", *(f"{least}error at {b}" for b in budgets)],
         [
             [
@@ -166,10 +187,13 @@ def _show(done: Proposal, data: list[str], output: str, asked: bool) -> None:
     epsilon = f"{given[0] if len(given) == 1 else 2:g}"
     compare = ["entropy", "--record-epsilon", epsilon, "--records", str(done.records), "--plan", output]
     perturb = ["perturb", *data, "-o", "release.parquet", "--plan", output]
-    steps = [("To compare budgets for a whole record:", compare), (f"The plan is in {output}. Next:", perturb)]
+    steps = [
+        ("To compare budgets for a whole record:", compare),
+        (f"Wrote {output} (no open questions). Next:", perturb),
+    ]
     if done.questions:
         answer = ["plan", *data, "--plan", output, "-o", output, "-i"]
-        left = f"The plan is in {output}. It leaves open {listed(done.questions)}. Answer there, or by:"
+        left = f"Wrote {output}. Open questions: {listed(done.questions)}. Answer them there, or with:"
         steps[1:] = [(left, answer), ("Then:", perturb)]
     for what, words in steps:
         show.say(out, [what])
@@ -179,7 +203,7 @@ def _show(done: Proposal, data: list[str], output: str, asked: bool) -> None:
 
 
 def _about(column: ProposedColumn) -> str:
-    """Return the number of values; of many an estimate."""
+    """Return the number of values, or an estimate if there are many."""
     if column.values is None:
         return ""
     return str(column.values) if column.values_exact else f"about {column.values:.2g}"

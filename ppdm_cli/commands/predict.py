@@ -33,8 +33,8 @@ which must be reconstructed first. Memory: constant.""",
 @click.option(
     "--heaviest",
     is_flag=True,
-    help="Missing values and unseen categories follow the branch of most training records, as in the exports "
-    "of train-tree, rather than all in part.",
+    help="Send missing values and unseen categories down the most common branch, as SQL and PMML exports "
+    "do.  [default: split them across all branches]",
 )
 @options.cluster_options
 @options.csv_options

@@ -30,20 +30,20 @@ Examples:
 
 \b
 Exit codes: 0 done, 1 unreadable, 2 usage, 3 a sidecar and its data, or two releases, do not
-fit, 4 no release of this kind can tell. Memory: proportional to the combinations of the
+fit, 4 this kind of release cannot answer it. Memory: proportional to the combinations of the
 values that an answer touches, not to the records.""",
 )
 @options.files_argument("release", required=False, metavar="RELEASE...")
 @click.argument("question", metavar="'SELECT ...'")
 @options.file_option(
-    "--against", metavar="OTHER", help="A release of other records: adds the differences from its answers."
+    "--against", metavar="OTHER", help="Add the differences from the answers of this release of other records."
 )
 @click.option(
     "--bins",
     type=int,
     metavar="N",
-    help="Take kept numbers that are grouped by, or have quantiles, in at most N bins of a round width.  "
-    "[default: value by value]",
+    help="Group kept numbers in GROUP BY and quantiles into at most N bins of a round width.  [default: "
+    "value by value]",
 )
 @click.option(
     "--level",
@@ -51,31 +51,33 @@ values that an answer touches, not to the records.""",
     default=0.95,
     show_default=True,
     metavar="P",
-    help="The probability with which an interval holds the truth.",
+    help="Set the probability that an interval holds the truth.",
 )
 @click.option(
     "--population",
     is_flag=True,
-    help="Wider intervals: the records are a random sample, and its population is meant.",
+    help="Widen intervals to be about the population that the records were sampled from.",
 )
 @options.cluster_options
 @options.sidecar_option
 @options.from_option
 @options.formulas_option
-@results("The answers as .csv, .parquet or .arrow; - is standard output, where CSV has no sidecar.", to=True)
+@results(
+    "Write the answers as .csv, .parquet or .arrow; - is standard output, where CSV has no sidecar.", to=True
+)
 def query_command(
     release: tuple[Path, ...], question: str, against: Path | None, in_file: bool, **settings: Any
 ) -> Report:
     """Answer a question about the originals from a RELEASE and its sidecar, without a reconstruction.
 
-    The question is a select statement without a table: count(), sum(x), mean(x), share(condition),
-    variance(x), stddev(x), corr(x, y), quantile(x, share) and median(x) of perturbed or kept columns,
-    each with filter (where ...) if need be; + - * / of them, which gives ratios and differences of
-    groups; where and group by. Tests: independent(a, b), trend(x, y), same(mean(x), a) and
-    fits(a, 'F', .5, 'M', .5), with p-values. Regressions, alone: linear(y, a, b), ridge(y, 1, a, b).
-    Every answer is unbiased, with a standard error and a 95% interval (low, high) that have all
-    covariances in them, and with the number of records that would make it as certain if they were
-    originals. Intervals are about these records unless --population asks for more.
+    The question is a select statement without a table: count(), sum(x), mean(x), share(condition), variance(x),
+    stddev(x), corr(x, y), quantile(x, share) and median(x) of perturbed or kept columns, each with filter
+    (where ...) if need be; + - * / of them, which gives ratios and differences of groups; where and group by.
+    Tests: independent(a, b), trend(x, y), same(mean(x), a) and fits(a, 'F', .5, 'M', .5), with p-values.
+    Regressions, alone: linear(y, a, b), ridge(y, 1, a, b). Every answer is unbiased. It has a standard error
+    and a 95% interval (low, high), which include all covariances, and its effective number of records: so many
+    original records would be as certain. Intervals are about these records, or with --population about the
+    population.
     """
     from ppdm_cli.querying import fill_estimated, query
 
@@ -89,7 +91,7 @@ def query_command(
 
 
 def _check_order(release: tuple[Path, ...], question: str) -> None:
-    """Refuse a file where the question belongs, and a question without a release."""
+    """Refuse a file in the place of the question, and a question without a release."""
     from ppdm_cli.tables import path_of
 
     asks, file = set(question) & {" ", "("}, path_of(question)
@@ -100,7 +102,7 @@ def _check_order(release: tuple[Path, ...], question: str) -> None:
         raise UsageError(
             "question-alone",
             "the question comes without a release",
-            "such as ppdm query r.csv 'select count()'",
+            "try ppdm query r.csv 'select count()'",
         )
 
 
@@ -129,14 +131,14 @@ def _show(done: Answers, in_file: bool) -> None:
         show.say(out, [f"{counted(done.records, 'record')}; low to high is the {done.coverage}."])
         keys = [*done.keys, "answer"]
         numbers = [c for c in done.columns if c not in keys and (c != "std_error" or done.against is None)]
-        titles = ["clean records" if n == "worth" else n.replace("_", " ") for n in numbers]
+        titles = ["effective records" if n == "worth" else n.replace("_", " ") for n in numbers]
         rows = [[*(r[k] for k in keys), *(_rounded(r, n) for n in numbers)] for r in _rows(done)]
         show.table(out, "Answers", [*keys, *titles], rows)
     show.say(out, done.remarks)
 
 
 def _rounded(row: dict[str, Any], name: str) -> Decimal | int | None:
-    """Return a number with the digits that its interval leaves; a Decimal, which is shown as it is."""
+    """Return a number with the digits that its interval leaves, as a Decimal that is shown unchanged."""
     value = row[name]
     if value is None or name == "worth":
         return None if value is None else round(value)

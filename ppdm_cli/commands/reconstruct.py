@@ -33,16 +33,16 @@ fit. Memory: a million records' codes and the joint table, whatever the size of 
 @click.option(
     "--method",
     type=click.Choice(["joint", "by-class", "global"]),
-    help="joint: by the joint distribution of the class and the attributes that matter. by-class: each "
-    "attribute by class. global: each attribute by itself, the literal reading of the paper.  [default: joint "
-    "if the sidecar names a class]",
+    help="How to draw values. joint: from the joint distribution of the class and the attributes that "
+    "matter. by-class: each attribute by class. global: each attribute separately, the literal "
+    "reading of the paper.  [default: joint if the sidecar names a class]",
 )
 @click.option(
     "--estimator",
     type=click.Choice(["set-scale", "simplex", "ml"]),
     default="ml",
     show_default=True,
-    help="How the totals of attributes outside the joint model are estimated; see `ppdm estimate --help`.",
+    help="How to estimate the totals of attributes outside the joint model; see `ppdm estimate --help`.",
 )
 @options.cells_option
 @click.option(
@@ -51,10 +51,10 @@ fit. Memory: a million records' codes and the joint table, whatever the size of 
 @click.option(
     "--shuffle",
     is_flag=True,
-    help="Write the rows in a random order, a new one each time (uses temporary files). It hides nothing from "
+    help="Write the rows in a new random order each time (uses temporary files). This hides nothing from "
     "anyone who has the release.",
 )
-@options.file_option("--output-sidecar", help="Where the data set's sidecar goes.  [default: OUTPUT.ppdm.json]")
+@options.file_option("--output-sidecar", help="Write the data set's sidecar here.  [default: OUTPUT.ppdm.json]")
 @options.cluster_options
 @options.sidecar_option
 @options.from_option
@@ -92,37 +92,39 @@ def _figures(done: Reconstructed, records: int | None) -> dict[str, object]:
 def _show(done: Reconstructed, records: int | None, output: Path, settings: dict[str, Any]) -> None:
     from ppdm_cli.commands import show
 
-    how = done.how
-    by = "globally" if how.method == "global" else f"by class {quoted(done.sidecar.class_)}"
-    if done.withheld and not done.sidecar.class_:
-        by = "record by record"
-    rest = ""
-    if how.method == "joint":
-        together = " together" if len(done.drawn) > 1 else ""
-        rest = ", the class given the kept columns"
-        if done.drawn:
-            rest = f", {listed(done.drawn)}{together} by the joint distribution"
+    how, drawn = done.how, []
+    if done.drawn:
+        together = "together " * (len(done.drawn) > 1)
+        drawn = [f"Drawn {together}from the joint distribution: {listed(done.drawn)}."]
+    elif how.method == "joint":
+        drawn = ["The class was drawn given the kept columns."]
     elif settings["method"] == "joint":
-        rest = " (the release shows no joint distribution)"
+        drawn = ["The release shows no joint distribution."]
+    within = "" if how.method == "global" else f" within each {quoted(done.sidecar.class_)}"
+    which = "Other columns" if done.drawn else "Columns"
     sentences = [
-        f"{'records' if records is None else counted(records, 'record')} to {output}, reconstructed {by} "
-        f"with the {how.estimator} estimate{rest}.",
+        f"Wrote {'all records' if records is None else counted(records, 'record')} to {output}.",
+        *drawn,
+        *[f"{which} were matched to the {how.estimator} estimates{within}."] * (done.withheld is None),
         *_withheld(done.withheld),
-        *(["Shuffled; anyone who has the release can still make the same guesses."] * how.shuffled),
+        *(
+            ["The rows are shuffled, but anyone who has the release can still make the same guesses."]
+            * how.shuffled
+        ),
     ]
     if str(output) == "-" and settings["to"] == "csv" and settings["output_sidecar"] is None:
         sentences.append(
-            "Its sidecar is not kept: CSV cannot carry one, and --output-sidecar names no file for it."
+            "Warning: the sidecar is lost, because CSV can't carry one. Add --output-sidecar FILE."
         )
     show.say(show.console(stderr=True), sentences)
 
 
 def _withheld(shares: tuple[float, float] | None) -> list[str]:
-    """Return how much of a reconstruction is the model's."""
+    """Return the sentence on how much of a reconstruction comes from the model."""
     if shares is None:
         return []
     withheld, noise = map(percent, shares)
     return [
-        f"{withheld} of the perturbed cells were withheld and about {noise} are noise: their values are drawn "
-        "from the model, given what else their records show, and are no more certain than it is."
+        f"{withheld} of the perturbed cells were withheld and about {noise} are noise. The model drew their "
+        "values from the rest of the record, so they are only as certain as the model."
     ]

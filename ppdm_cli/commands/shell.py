@@ -1,4 +1,4 @@
-"""The shell for every command: its environment, its standard streams, and how a failure is told.
+"""The shell for every command: its environment, its standard streams, and messages about failures.
 
 The environment sets threads, the temporary folder, the writer of Parquet and quietness, and nothing else: not
 privacy, not keys, and not what may be overwritten. The streams are whole or in trouble, never in part, whatever
@@ -21,12 +21,12 @@ from typing import Any, TextIO, cast
 
 import click
 
-from ppdm_cli.errors import UsageError, one_line, quoted
+from ppdm_cli.errors import UsageError, in_sentences, one_line, quoted
 
 THREADS, FOLDER, WRITER = "PPDM_THREADS", "PPDM_TMPDIR", "PPDM_WRITER"
 _MOST_THREADS = 1024
 _OUTPUTS = {"perturb": "release.parquet", "plan": "plan.toml", "train-tree": "tree.json"}
-"""What the outputs are called in an error that shows how to name one."""
+"""The names of outputs in an error that shows how to name one."""
 
 
 @contextmanager
@@ -46,7 +46,7 @@ def _threads(text: str) -> tuple[Any, int]:
     if not (text.isascii() and text.isdigit() and 1 <= int(text[:6]) <= _MOST_THREADS):
         raise UsageError(
             "bad-threads",
-            f"{THREADS} is {quoted(text)}, which is no number of threads",
+            f"{THREADS} is {quoted(text)}, which is not a number of threads",
             f"set it to 1 to {_MOST_THREADS}, or unset it",
         )
     return files.THREADS, int(text)
@@ -57,7 +57,9 @@ def _folder(text: str) -> tuple[Any, Path]:
 
     if not Path(text).is_dir():
         raise UsageError(
-            "bad-folder", f"{FOLDER} is {quoted(text)}, which is no folder", "make it, or unset the variable"
+            "bad-folder",
+            f"{FOLDER} is {quoted(text)}, which is not a folder",
+            "create it, or unset the variable",
         )
     return files.TEMPORARY, Path(text)
 
@@ -66,7 +68,7 @@ def _writer(text: str) -> tuple[Any, str]:
     from ppdm_cli import files
 
     if text != "pyarrow":
-        what = f"{WRITER} is {quoted(text)}, and can only be pyarrow"
+        what = f"{WRITER} is {quoted(text)}, but can only be pyarrow"
         raise UsageError("bad-writer", what, "set it to pyarrow, or unset it")
     return files.WRITER, text
 
@@ -77,23 +79,23 @@ def for_programs() -> bool:
 
 
 def say_line(text: str) -> None:
-    """Say one line to people."""
+    """Print one line for people on standard error."""
     click.echo(f"ppdm: {text}", err=True)
 
 
 def fail(kind: str, what: str, next_step: str, code: int, id: str = "") -> int:
-    """Say what failed and what to do next; return the exit code."""
+    """Report a failure and the next step; return the exit code."""
     if for_programs():
         named = {"id": id or kind.replace(" ", "-"), "kind": kind, "what": what, "next_step": next_step}
         error = {**named, "exit_code": int(code)}
         click.echo(json.dumps({"error": error}), err=True)
     else:
-        say_line(": ".join([kind, "; ".join(filter(None, [what, next_step]))]))
+        say_line(f"{kind}: {in_sentences(what, next_step)}")
     return int(code)
 
 
 def misused(error: click.ClickException, code: int) -> int:
-    """Say in one line what click found wrong with the command line; it quotes arguments."""
+    """Report in one line what click found wrong with the command line; it quotes arguments."""
     context = getattr(error, "ctx", None)
     message = one_line(error.format_message())
     if isinstance(error, click.NoSuchOption) and context is not None:
@@ -165,7 +167,7 @@ def standard_streams() -> Iterator[Stream]:
 
 
 def _whole(stream: Any, descriptor: int) -> Any:
-    """Return a stream that writes all that it is given; standard error is written line by line."""
+    """Return a stream that writes all that it gets; standard error is written line by line."""
     if stream is not None and not isinstance(getattr(stream, "buffer", None), io.RawIOBase):
         return stream
     encoding, errors = (stream.encoding, stream.errors) if stream is not None else ("utf-8", "backslashreplace")

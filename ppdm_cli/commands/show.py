@@ -55,13 +55,13 @@ def console(stderr: bool = False) -> Console:
 def table(out: Console, title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """Print a table; text to the left, numbers to the right.
 
-    Where it is too wide for a terminal, titles are broken and the gaps narrowed; no cell is ever broken or
-    cut: what a terminal has no room for goes on in its next line. In a file each row is one line.
+    If it is too wide for a terminal, titles are broken and the gaps narrowed. Cells are never broken or cut:
+    they continue on the next line. In a file each row is one line.
     """
     texts = {i for row in rows for i, cell in enumerate(row) if isinstance(cell, str)}
     cells = [[cell_text(cell) for cell in row] for row in rows[:MOST_ROWS]]
     if len(rows) > MOST_ROWS:
-        say(out, [f"The first {MOST_ROWS} of {len(rows)} rows; --json has all."])
+        say(out, [f"The first {MOST_ROWS:,} of {len(rows):,} rows. Use --json for all."])
     titles, gap = [one_line(name) for name in columns], 2
     widest = [max((cell_len(row[i]) for row in cells), default=0) for i in range(len(titles))]
     broken = [t.split(" ") if len(t) > w else [t] for t, w in zip(titles, widest, strict=True)]
@@ -75,7 +75,8 @@ def table(out: Console, title: str, columns: Sequence[str], rows: Sequence[Seque
     high = max(map(len, broken), default=0)
     heads = [list(line) for line in zip(*([""] * (high - len(t)) + t for t in broken), strict=True)]
     widths = [max(map(cell_len, column)) for column in zip(*heads, *cells, strict=True)]
-    out.print(Text(one_line(title)), soft_wrap=True)
+    if title:
+        out.print(Text(one_line(title)), soft_wrap=True)
     for number, line in enumerate([*heads, *cells]):
         padded = [
             set_cell_size(cell, width) if i in texts else " " * (width - cell_len(cell)) + cell
@@ -121,7 +122,7 @@ _CELLS: dict[str, Callable[[Mapping[str, Any]], object]] = {
 
 
 def promised(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the columns that say what is promised of attributes; what is alike in all rows needs none."""
+    """Return the columns with the promises for attributes, without those that are equal in all rows."""
     from ppdm_cli.channels import DEFAULT_KIND
 
     if any("published" in r for r in rows):  # the record's budget is for all
@@ -132,7 +133,7 @@ def promised(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 def attributes(out: Console, title: str, columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
     """Print the figures of attributes (`attribute_figures`), one row each, a column for each title.
 
-    Where a title has several words, the last one names the figure.
+    If a title has several words, the last one names the figure.
     """
     of = [_CELLS.get(c) or _CELLS.get(c.split()[-1]) or itemgetter(c) for c in columns]
     of_columns(out, title, columns, [[cell(r) for cell in of] for r in rows])
@@ -141,16 +142,17 @@ def attributes(out: Console, title: str, columns: Sequence[str], rows: Sequence[
 def of_columns(
     out: Console, title: str, columns: Sequence[str], rows: Sequence[Sequence[object]], keys: int = 1
 ) -> None:
-    """Print a table with lines for each column of the data, the last key: of many columns the first ones."""
+    """Print a table with lines for each column of the data, the last key; only the first of many columns."""
     names = list(dict.fromkeys(row[keys - 1] for row in rows))
     first = set(names[:MOST_COLUMNS])
     table(out, title, columns, [r for r in rows if r[keys - 1] in first])
     if more := len(names) - len(first):
-        say(out, [f"... and {counted(more, 'more column')}; --json has all."])
+        say(out, [f"... and {counted(more, 'more column')}. Use --json for all."])
 
 
 def say(out: Console, sentences: Sequence[str]) -> None:
-    for sentence in sentences:
+    """Print sentences, warnings last."""
+    for sentence in sorted(sentences, key=lambda s: s.startswith("Warning:")):
         out.print(Text(one_line(sentence)), crop=False)  # cropping takes the square of its length
 
 
@@ -222,7 +224,7 @@ def advancing(batches: Iterable[pa.RecordBatch], advance: Callable[[int], None])
 
 @contextmanager
 def progress() -> Iterator[None]:
-    """Show the progress of what is called inside, if stderr is a terminal that can redraw a line."""
+    """Show the progress of calls inside, if stderr is a terminal that can redraw a line."""
     out = console(stderr=True)
     shown = sys.stderr.isatty() and not out.is_dumb_terminal and not is_quiet()
     steps = PassProgress(out) if shown else None

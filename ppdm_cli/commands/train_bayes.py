@@ -1,4 +1,4 @@
-"""`ppdm train-bayes`: learn the parameters of a Bayesian network, and a tree where no structure is known."""
+"""`ppdm train-bayes`: learn the parameters of a Bayesian network, and a tree if no structure is known."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ppdm_cli.networks import LearntNetwork
 
 _ROWS = 40
-"""Parameters that are shown on a terminal."""
+"""The most parameters that are shown on a terminal."""
 
 
 @click.command(
@@ -36,41 +36,45 @@ Exit codes: 0 done, 1 unreadable, 2 usage, 3 network and data, or parties, do no
 without an inverse. Memory: the largest table of a node and its parents.""",
 )
 @files_argument("data", required=False)
-@file_option("--network", help="The structure: .bif, or .json of train-bayes.")
+@file_option("--network", help="Use this structure: .bif, or .json of train-bayes.")
 @click.option(
     "--learn-structure",
     type=click.Choice(["tree", "auto"]),
-    help="Learn the structure too: the tree of the largest mutual information (Chow and Liu), over all "
-    "perturbed columns and the class, or over --nodes. tree: all edges. auto: only those beyond chance, at a "
-    "level of 5% over all pairs.",
+    help="Learn the structure too, as the tree of the largest mutual information (Chow and Liu) over all "
+    "perturbed columns and the class, or over --nodes. tree: all edges. auto: only edges beyond "
+    "chance, at a level of 5% over all pairs.",
 )
 @file_option(
     "-o",
     "--output",
     "outputs",
     multiple=True,
-    help="The network as .bif or .json, or its parameters as a table (.parquet, .arrow, .csv); repeatable.",
+    help="Write the network as .bif or .json, or its parameters as a table (.parquet, .arrow, .csv); "
+    "repeatable.",
 )
 @click.option(
     "--estimator",
     type=click.Choice(["inverse", "em"]),
     default="inverse",
     show_default=True,
-    help="inverse: the paper's, unbiased before negative counts are cut off. em: the most likely counts.",
+    help="How to estimate counts. inverse: the paper's, unbiased before negative counts are cut off. em: "
+    "the most likely counts.",
 )
 @click.option(
     "--prior",
     type=float,
     default=0.0,
     metavar="A",
-    help="A Dirichlet prior of so many records for every parameter.  [default: none, maximum likelihood]",
+    help="Add a Dirichlet prior of this many records to every parameter.  [default: none, maximum likelihood]",
 )
 @click.option("--nodes", metavar="A,B,...", help="Learn only these nodes, such as a party's own.")
-@click.option("--merge", is_flag=True, help="DATA are networks that several parties learnt: put them together.")
+@click.option(
+    "--merge", is_flag=True, help="Merge networks that several parties learned, which are then the DATA."
+)
 @file_option(
     "--compare",
     metavar="REFERENCE",
-    help="How far the parameters are from a network's, or from those of original records.",
+    help="Show how far the parameters are from another network's, or from those of original records.",
 )
 @csv_options
 @formulas_option
@@ -86,9 +90,9 @@ def train_bayes_command(
     """Learn the parameters of a Bayesian network from DATA: releases, originals, or both.
 
     Several DATA are several parties' columns about the same records. Perturbed columns may have any kind of
-    matrix; original ones are used as they are. For every node the published counts of its family are taken back
-    through the matrices (Ma and Sivakumar), and each parameter has a standard error. pgmpy and pyAgrum read
-    the .bif.
+    matrix; original ones are used as they are. For every node, the matrices are inverted on the published
+    counts of its family (Ma and Sivakumar), and each parameter has a standard error. pgmpy and pyAgrum read the
+    .bif.
     """
     from ppdm_cli import networks
     from ppdm_cli.tables import commit
@@ -115,7 +119,7 @@ def _check(network: Path | None, own: tuple[str, ...], settings: dict[str, Any])
         name = next(n for n, v in given.items() if v)
         raise UsageError(
             "only-for-training",
-            f"--{name} is for training, and --merge only puts networks together",
+            f"--{name} is for training, but --merge only joins networks",
             "leave it out",
         )
 
@@ -149,9 +153,9 @@ def _show(done: LearntNetwork, files: Sequence[Path], in_file: bool) -> None:
         columns = ["node", "parents", "state", "parameter", "std_error", "low", "high"]
         show.table(out, "Parameters", [c.replace("_", " ") for c in columns], shown.select(columns).rows())
     if not in_file and len(done.frame) > _ROWS:
-        show.say(out, [f"... and {len(done.frame) - _ROWS} more; -o FILE or --json has all."])
+        show.say(out, [f"... and {len(done.frame) - _ROWS:,} more. Use -o FILE or --json for all."])
     if nodes:
-        show.say(out, [f"The conditional Kullback-Leibler distance is {done.distance:.4g} nats in all."])
+        show.say(out, [f"The conditional Kullback-Leibler distance is {done.distance:.4g} nats in total."])
     show.say(out, done.remarks)
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _LINES = 40
 MOST_LABELS = 12
-"""Labels of a confusion matrix that are shown."""
+"""The most labels of a confusion matrix that are shown."""
 
 
 @click.command(
@@ -38,62 +38,67 @@ Exit codes: 0 done, 1 unreadable, 2 usage, 3 the data do not fit. Memory: one or
 some numbers per record; for a release, the codes of a million records and the joint table.""",
 )
 @options.files_argument("data")
-@click.option("--class", "class_", metavar="COL", help="The column to predict.  [default: the sidecar's class]")
-@options.file_option("-o", "--output", required=True, help="The tree, as .json.")
-@options.file_option("--test", help="Records to measure the tree on.")
-@options.file_option("--predicted", help="The test records (otherwise DATA) with the tree's predictions.")
+@click.option("--class", "class_", metavar="COL", help="Predict this column.  [default: the sidecar's class]")
+@options.file_option("-o", "--output", required=True, help="Write the tree here, as .json.")
+@options.file_option("--test", help="Measure the tree on these records.")
+@options.file_option("--predicted", help="Write the test records (otherwise DATA) with the tree's predictions.")
 @options.file_option(
     "--export",
     "exports",
     multiple=True,
-    help="The tree as .txt (C4.5's look), .sql (one CASE expression) or .pmml (4.4); repeatable.",
+    help="Export the tree as .txt (C4.5's look), .sql (one CASE expression) or .pmml (4.4); repeatable.",
 )
-@options.file_option("--compare", metavar="OTHER", help="Another tree, a .json: how much of it this one keeps.")
 @options.file_option(
-    "--on", help="Records on which both trees are asked.  [default: DATA, unless it is a release]"
+    "--compare", metavar="OTHER", help="Show how much of this other tree, a .json, the new one keeps."
 )
-@click.option("--drop", multiple=True, metavar="COL", help="A column to leave out; repeatable.")
+@options.file_option(
+    "--on",
+    help="With --compare: compare the predictions of both trees on these records.  [default: DATA, "
+    "unless it is a release]",
+)
+@click.option("--drop", multiple=True, metavar="COL", help="Leave a column out; repeatable.")
 @click.option(
     "--criterion",
     type=click.Choice(["gain-ratio", "gain"]),
     default="gain-ratio",
     show_default=True,
-    help="What the best test has most of.",
+    help="How to choose a node's test: by gain ratio or by information gain.",
 )
 @click.option(
     "--min-records",
     type=click.IntRange(1),
     default=2,
     show_default=True,
-    help="Minimum number of training records in at least two branches of every test.",
+    help="Require this many training records in at least two branches of every test.",
 )
 @click.option(
     "--max-depth",
     type=click.IntRange(0),
-    help="Maximum number of tests from the root to a leaf.  [default: unlimited]",
+    help="Limit the tests from the root to a leaf.  [default: unlimited]",
 )
 @click.option(
     "--confidence",
     type=click.FloatRange(0, 0.5, min_open=True),
     default=0.25,
     show_default=True,
-    help="Pruning confidence; smaller values prune more.",
+    help="Prune with this confidence; smaller values prune more.",
 )
-@click.option("--no-prune", is_flag=True, help="Leave the tree as it was grown.")
-@click.option("--no-mdl", is_flag=True, help="Do not charge numeric cuts as release 8 does.")
+@click.option("--no-prune", is_flag=True, help="Don't prune the tree.")
+@click.option("--no-mdl", is_flag=True, help="Turn off C4.5 release 8's penalty for numeric splits.")
 @click.option(
     "--cuts",
     type=click.IntRange(2, 1 << 16),
-    help="Number of quantiles for a numeric column with more than 65,536 distinct values.  "
-    "[default: 1,024, or a 64th of the records]",
+    help="Use this many quantiles of a numeric column with more than 65,536 distinct values.  [default: "
+    "1,024, or a 64th of the records]",
 )
 @click.option(
     "--trees",
     metavar="K|auto",
     default="1",
     show_default=True,
-    help="Number of trees whose class shares are averaged: more accurate with many labels, harder to read. "
-    "auto: 25 if they are right about 1 % more of the held-out records than one tree, otherwise 1.",
+    help="Train this many trees and average their class shares: more accurate with many labels, but harder "
+    "to read. auto: 25 if they are right about 1% more of the held-out records than one tree, "
+    "otherwise 1.",
 )
 @click.option("--distil", is_flag=True, help="With --trees: write one tree that imitates all of them.")
 @options.cells_option
@@ -125,9 +130,9 @@ def train_tree_command(
     """Train a decision tree on DATA: an original, a reconstructed data set, or a release.
 
     On a release, the tree is grown on the joint distribution of the class and the attributes that matter,
-    estimated from the release alone, with thresholds within bins where the estimate shows them; the expected
-    accuracy is estimated from published records that were held out. Several releases with one plan are one;
-    copies of one release are taken together, record by record.
+    estimated from the release alone, with thresholds within bins if the estimate shows them. The expected
+    accuracy is estimated from published records that were held out. Several releases with one plan count as
+    one. Copies of one release are combined record by record.
 
     On other data it is C4.5, release 8: gain ratio, cuts halfway between values or at the edges of bins, a
     branch for each category, missing values as fractional records, pessimistic pruning. --no-mdl and
@@ -146,7 +151,7 @@ def train_tree_command(
 
 
 def _show(done: Trained, path: Path) -> None:
-    """Show the tree, how good it is, and what each attribute is worth."""
+    """Show the tree, its accuracy, and the importance of each attribute."""
     from ppdm_cli.commands import show
     from ppdm_cli.trees import Fitted, shortened
 
@@ -167,7 +172,7 @@ def _show(done: Trained, path: Path) -> None:
 
 
 def _show_tree(out: Console, tree: Tree, path: Path, compared: Compared | None = None) -> None:
-    """Print the first lines of the tree, as many as fit, beside those of one that it is compared with."""
+    """Print the first lines of the tree, as many as fit, next to those of one that it is compared with."""
     from rich.text import Text
 
     from ppdm_cli.commands import show
@@ -181,14 +186,14 @@ def _show_tree(out: Console, tree: Tree, path: Path, compared: Compared | None =
         for _, line in found[:most]:
             out.print(Text(line), no_wrap=True, overflow="ellipsis", crop=True)
     if len(found) > most:
-        show.say(out, ["... and more: --export tree.txt has all."])
+        show.say(out, ["... and more. Use --export tree.txt for all."])
     leaves = "1 leaf" if tree.leaves == 1 else f"{tree.leaves} leaves"
     several = f"{tree.roots} trees, " if tree.roots > 1 else ""
-    show.say(out, [f"{several}{counted(tree.size, 'node')}, {leaves}, depth {tree.depth}, to {path}."])
+    show.say(out, [f"Wrote {path}: {several}{counted(tree.size, 'node')}, {leaves}, depth {tree.depth}."])
 
 
 def _show_compared(out: Console, compared: Any) -> None:
-    """Print what two trees share, in numbers."""
+    """Print what two trees have in common, in numbers."""
     from ppdm_cli.commands import show
     from ppdm_cli.trees import shortened
 
@@ -196,8 +201,8 @@ def _show_compared(out: Console, compared: Any) -> None:
     rules, share = found["rules"], 100 * found["cases_under_kept_rules"]
     sentences = [
         "Both trees have the same root." if compared.same_root else "The roots test different attributes.",
-        f"Of the other tree's {rules['other']} rules {rules['kept']} are kept, with {share:.1f} % of its "
-        f"training records; this tree has {counted(rules['here'], 'rule')}.",
+        f"The tree keeps {rules['kept']} of the other tree's {rules['other']} rules, with {share:.1f}% of "
+        f"its training records. It has {counted(rules['here'], 'rule')}.",
         f"Attributes of both: {', '.join(map(shortened, shared)) or 'none'}.",
     ]
     for names, whose in ((lost, "the other tree"), (compared.new, "this tree")):
@@ -206,11 +211,11 @@ def _show_compared(out: Console, compared: Any) -> None:
     if compared.records:
         low, high = 100 * found["low"], 100 * found["high"]
         sentences.append(
-            f"They agree on {100 * found['agreement']:.2f} % of {counted(compared.records, 'record')} "
-            f"(95 % interval {low:.2f} to {high:.2f})."
+            f"They agree on {100 * found['agreement']:.2f}% of {counted(compared.records, 'record')} (95% "
+            f"interval {low:.2f} to {high:.2f})."
         )
     else:
-        sentences.append("Name records with --on FILE to see where they agree.")
+        sentences.append("Add --on FILE to see on how many records they agree.")
     show.say(out, sentences)
     titles = ["attribute", "thresholds", "mean distance", "largest distance", "% of records between"]
     rows = [
@@ -257,20 +262,20 @@ def show_measured(out: Console, what: str, measured: Any) -> None:
         return
     share, low, high = (f"{100 * found[k]:.2f}" for k in ("accuracy", "low", "high"))
     records = counted(found["records"], f"{what} record")
-    sentences = [f"Accuracy on {records}: {share} % (95 % interval {low} to {high})."]
+    sentences = [f"Accuracy on {records}: {share}% (95% interval {low} to {high})."]
     baseline = measured.confusion.sum(axis=1).max() / found["records"]
     if found["accuracy"] < baseline:
         sentences.append(
-            f"Always predicting the most common class is right more often: {100 * baseline:.2f} %."
+            f"Warning: the baseline, always the most common class, is right more often ({100 * baseline:.2f}%)."
         )
     if measured.unknown:
         unknown = counted(measured.unknown, "record")
-        sentences.append(f"{unknown} with labels that the tree does not know: wrong.")
+        sentences.append(f"{unknown} with labels that the tree doesn't know were counted as wrong.")
     if measured.unlabelled:
-        sentences.append(f"{counted(measured.unlabelled, 'record')} without a class: not counted.")
+        sentences.append(f"{counted(measured.unlabelled, 'record')} without a class were not counted.")
     labels = [shortened(v, 20) for v in measured.labels]
     if len(labels) > MOST_LABELS:
-        show.say(out, [*sentences, f"The confusion matrix has {len(labels)} labels; --json has it."])
+        show.say(out, [*sentences, f"The confusion matrix has {len(labels)} labels. Use --json to see it."])
         return
     show.say(out, sentences)
     rows = [[name, *row] for name, row in zip(labels, found["confusion"], strict=True)]

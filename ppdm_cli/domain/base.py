@@ -1,7 +1,7 @@
-"""Domains for all packages: what every one has (codes, columns, numbers), and the product of several.
+"""Domains for all packages: their protocol (codes, columns, numbers), and the product of several.
 
-The codes of a product are the combinations, the last attribute fastest. Its columns are structs with a field an
-attribute, which whoever reads or writes a table puts together.
+The codes of a product are the combinations, the last attribute fastest. Its columns are structs with a field
+for each attribute, which readers and writers of tables assemble.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ class Domain(ABC):
     nulls: bool
     type: ClassVar[Literal["continuous", "discrete"]]
     form: ClassVar[Literal["edges", "categories"]]
-    """What a sidecar calls its `marks`."""
+    """The name of its `marks` in a sidecar."""
 
     @property
     @abstractmethod
     def ordinary(self) -> int:
-        """Return how many codes there are besides null's."""
+        """Return the number of codes without null's."""
 
     @property
     def size(self) -> int:
@@ -66,7 +66,7 @@ class Domain(ABC):
 
     @property
     def parts(self) -> tuple[Domain, ...]:
-        """Return the domains of the attributes that its codes are of: its own, or those of a product."""
+        """Return the domains of its attributes: itself, or those of a product."""
         return (self,)
 
     @property
@@ -101,10 +101,10 @@ class Domain(ABC):
 
     @abstractmethod
     def labels(self) -> list[str]:
-        """Return the label of each code, for people."""
+        """Return each code's label, for people."""
 
     def encode(self, array: pa.Array, clip: bool = False) -> Encoded:
-        """Return the codes of a column; `clip` moves what is outside to the nearest bin, or to null."""
+        """Return the codes of a column; `clip` moves values outside to the nearest bin, or to null."""
         if pa.types.is_dictionary(array.type):
             if not array.dictionary.null_count:
                 return self._encode_entries(array, clip)
@@ -149,11 +149,13 @@ class Domain(ABC):
         return Encoded(codes, outside)
 
     def _encode_values(self, array: pa.Array, codes: Codes, null: np.ndarray, clip: bool) -> np.ndarray:
-        """Fill in the codes of what is not null; the rows outside (nulls may be among them)."""
+        """Fill in the codes of values that aren't null, and return the rows outside (nulls may be among
+        them).
+        """
         raise ValueError(_COMBINED)
 
     def decode(self, codes: Codes, within: np.ndarray | None = None) -> pa.Array:
-        """Return the values that codes stand for; of bins, those that represent them."""
+        """Return the values that codes stand for, or that represent bins."""
         return dtypes.plain(self.column(codes, within))
 
     def column(self, codes: Codes, within: np.ndarray | None = None) -> pa.Array:
@@ -184,13 +186,13 @@ class Domain(ABC):
         raise ValueError(_COMBINED)
 
     def written(self) -> dict[str, Any]:
-        """Return the fields by which a sidecar writes the domain."""
+        """Return the domain's fields in a sidecar."""
         shared = {"dtype": str(self.kind), "N": self.size, "nulls": self.nulls}
         return shared | {"type": self.type, self.form: [dtypes.to_json(m, self.kind) for m in self.marks]}
 
     @property
     def ordered(self) -> int:
-        """Return how many codes are ordered; 0 for a domain without an order."""
+        """Return the number of ordered codes; 0 for a domain without an order."""
         return 0 if dtypes.is_discrete(self.kind) else self.ordinary
 
     @property
@@ -203,7 +205,7 @@ class Domain(ABC):
         return np.full(self.size, np.nan)
 
     def tops(self) -> Floats:
-        """Return the largest value of each ordinary code; of words, which have none, their positions."""
+        """Return the largest value of each ordinary code, or the positions of words."""
         return np.arange(self.ordinary, dtype=np.float64)
 
     def extents(self) -> Extents:
@@ -211,7 +213,7 @@ class Domain(ABC):
         raise ValueError(_COMBINED)
 
     def limits(self) -> tuple[Floats, Floats]:
-        """Return where each bin of numbers begins and ends; NaN for single values, null, dates and times."""
+        """Return the ends of each bin of numbers; NaN for single values, null, dates and times."""
         return np.full(self.size, np.nan), np.full(self.size, np.nan)
 
     def extended(self, kind: pa.DataType, below: list[Any], above: list[Any]) -> Domain:
@@ -291,7 +293,7 @@ def _quoted(label: str) -> str:
 
 
 def unit(kind: pa.DataType) -> float:
-    """Return what one step of a column's carrier is worth: decimals are unscaled, points in time in days."""
+    """Return the value of one step of a column's carrier: decimals are unscaled, points in time in days."""
     if pa.types.is_timestamp(kind):
         return 1 / dtypes.ticks(kind) / 86_400
     return 10.0**-kind.scale if pa.types.is_decimal(kind) else 1.0
@@ -304,6 +306,6 @@ def checked_numeric(kind: pa.DataType) -> None:
 
 
 def steps_above(values: np.ndarray, low: Any) -> np.ndarray:
-    """Return values - low where values >= low, without overflow of a narrow signed type."""
+    """Return values - low if values >= low, without overflow of a narrow signed type."""
     wide = values.dtype if values.dtype.kind == "u" else np.int64
     return np.subtract(values, low, dtype=wide)

@@ -1,7 +1,7 @@
 """Bins for numbers, dates and times: domains of intervals between edges, and edges that cover an interval.
 
-The edges decide a value's bin (edge <= value < next, the last bin closed); arithmetic may guess it, the
-edges settle it. Edges are of a round width (1, 2, 2.5 or 5 x 10^k), or where calendar periods begin.
+The edges decide a value's bin (edge <= value < next, the last bin closed); arithmetic may guess it, the edges
+settle it. Edges have a round width (1, 2, 2.5 or 5 x 10^k), or are the starts of calendar periods.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from ppdm_cli.domain.base import (
 
 _BLOCK = 1 << 15
 CALENDAR = {"month": 1, "quarter": 3, "year": 12, "decade": 120}
-"""Periods by name, and how many months each has."""
+"""The numbers of months in periods, by name."""
 _ROUND = (*CALENDAR.values(), 2, 6, 24, 60, *(m * 10**k for k in (1, 2, 3) for m in (24, 60, 120)))
 _YEAR_0 = 1970 * 12
 _A_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
@@ -101,7 +101,7 @@ class Bins(Domain):
         return np.flatnonzero(~inside)
 
     def _guess(self, values: np.ndarray, out: Codes) -> bool:
-        """Return codes by arithmetic where that is certain; False where a value needs `_settle`."""
+        """Return codes by arithmetic if that is certain; False for a value that needs `_settle`."""
         if not (values.min() >= self.edges[0] and values.max() <= self.edges[-1]):  # or NaN
             return False
         if self._table is not None:
@@ -125,7 +125,7 @@ class Bins(Domain):
 
     @cached_property
     def _table(self) -> Codes | None:
-        """Return the code of every whole step of the domain, where they are few enough."""
+        """Return the code of every whole step of the domain, if they are few enough."""
         if not dtypes.is_whole(self.kind):
             return None
         low, span = int(self.edges[0]), int(self.edges[-1]) - int(self.edges[0])
@@ -137,7 +137,7 @@ class Bins(Domain):
 
     @cached_property
     def _doubt(self) -> float:
-        """Return how near to an edge, in bins, arithmetic is not trusted."""
+        """Return the distance from an edge, in bins, within which arithmetic is not trusted."""
         edges = self.edges.astype(np.float64)
         with np.errstate(all="ignore"):  # a width that overflows or vanishes leaves no trust at all
             width = (edges[-1] - edges[0]) / self.ordinary
@@ -257,7 +257,7 @@ def nice_edges(low: Any, high: Any, bins: int, kind: pa.DataType) -> list[Any]:
 
 
 def starts(low: int, high: int, months: int, kind: pa.DataType) -> list[int]:
-    """Return where periods of so many months begin: the one that `low` is in up to the one after `high`'s."""
+    """Return the starts of periods of so many months: from that of `low` up to the one after `high`'s."""
     first, last = (_month(v, kind) // months for v in (low, high))
     lowest, highest = dtypes.limits(kind)
     return [min(max(_start(i * months, kind), lowest), highest) for i in range(first, last + 2)]
@@ -302,5 +302,5 @@ def _start(month: int, kind: pa.DataType) -> int:
 
 
 def _ticks(kind: pa.DataType) -> int:
-    """Return how many carrier steps a day has."""
+    """Return the number of carrier steps in a day."""
     return _A_DAY[kind.unit] if pa.types.is_timestamp(kind) else 1

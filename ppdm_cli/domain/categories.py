@@ -85,7 +85,7 @@ class Categories(Domain):
         return np.empty(0, np.intp)
 
     def nearest(self, values: np.ndarray) -> np.ndarray:
-        """Return the codes of the categories nearest to some numbers; of two as near the lower one."""
+        """Return the codes of the categories nearest to some numbers; the lower one of two equally near."""
         known = np.array(self.values, dtypes.carrier_type(self.kind))
         above = np.searchsorted(known, values).clip(0, len(known) - 1)
         below = (above - 1).clip(0)
@@ -95,7 +95,7 @@ class Categories(Domain):
         return np.array(self.values, values.dtype)[self.nearest(values)]
 
     def _unclipped(self, array: pa.Array, outside: np.ndarray) -> np.ndarray:
-        """Return the rows that cannot be clipped: NaN and infinities are near to nothing."""
+        """Return the rows that cannot be clipped: NaN and infinities have no nearest value."""
         if not pa.types.is_floating(self.kind):
             return np.empty(0, np.intp)
         return outside[~np.isfinite(dtypes.carrier(array)[outside])]

@@ -43,26 +43,26 @@ Advance = Callable[[int], None]
 
 
 class Progress(Protocol):
-    """Whoever wants to know how far a pass over a table is."""
+    """The protocol of listeners to the progress of passes over a table."""
 
     def begin(self, doing: str, total: int | None) -> None:
-        """Hear that a pass starts, over `total` rows where that is known."""
+        """Note that a pass starts, over `total` rows if that is known."""
 
     def advance(self, rows: int) -> None: ...
 
     def end(self) -> None:
-        """Hear that the pass is over, or was given up."""
+        """Note that the pass is over, or was given up."""
 
 
 PROGRESS: ContextVar[Progress | None] = ContextVar("ppdm_progress", default=None)
-"""Who is told of all work, where anyone is."""
+"""The listener to all work, if there is one."""
 
 
 @contextmanager
 def step(doing: str, total: int | None = None) -> Iterator[Advance]:
-    """Tell of some work while it lasts: a pass over `total` rows, or work that no number is known of.
+    """Report some work while it lasts: a pass over `total` rows, or work of unknown size.
 
-    Yields what to call with the number of rows that were done.
+    Yields a function to call with the number of rows that were done.
     """
     progress = PROGRESS.get()
     if progress:
@@ -75,7 +75,7 @@ def step(doing: str, total: int | None = None) -> Iterator[Advance]:
 
 
 _Part = tuple[int, str, int]
-"""Where a part of a batch begins, its file, and how many of the file's rows come before."""
+"""The place where a part of a batch begins, its file, and how many of the file's rows come before."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class Batch:
 
     @property
     def addresses(self) -> np.ndarray:
-        """Return the number of each row in the whole table, which everything random hangs on."""
+        """Return the number of each row in the whole table, which all random numbers depend on."""
         return np.arange(self.first_row, self.first_row + self.rows, dtype=np.uint64)
 
     def column(self, name: str) -> pa.Array:
@@ -109,52 +109,52 @@ class Batch:
         return self.columns.column(name)
 
     def where(self, row: int) -> str:
-        """Return where a row of this batch is, for a message; rows are counted from 1."""
+        """Return the place of a row of this batch, for a message; rows are counted from 1."""
         own = (0, self.file, self.row_in_file)
         begins, file, before = next((m for m in reversed(self.more) if m[0] <= row), own)
         return f"row {before + row - begins + 1} of {file}"
 
 
 class Made(NamedTuple, Generic[Told]):
-    """What a task makes of a partition that is to be written: rows, and what is told of them."""
+    """Output of a task for one partition: the rows to write, and a state about them."""
 
     rows: pa.RecordBatch
     told: Told
     places: Addresses | None = None
-    """Where each row goes in a random order, if they are to be shuffled."""
+    """The place of each row in a random order, if they are to be shuffled."""
 
 
 @dataclass(frozen=True)
 class Writing(Generic[Told]):
-    """Where the rows that a task makes are written, and whom it is told of them."""
+    """Destination of a task's rows, and the callback that receives its states."""
 
     into: Output
     schema: pa.Schema
     sidecar: Sidecar | None
     hear: Callable[[Told], object]
-    """What hears what is told of each partition, in their order."""
+    """The callback for the states of partitions, in their order."""
     check: Callable[[], int]
-    """What is called when all is written: it raises, or says how many records there are."""
+    """The function to call when all is written: it raises, or returns the number of records."""
     shuffled: bool = False
     places: list[np.ndarray] | None = None
-    """Where each row goes, in the order of the rows read, for an owner who asks for a list."""
+    """The place of each row, in the order of the rows read, for an owner who asks for a list."""
 
 
 class Engine(Protocol):
-    """Whatever runs tasks on the partitions of a table.
+    """The protocol of engines, which run tasks on the partitions of a table.
 
     A task is a picklable object without locks, and changes nothing that others see; so is a merge. An engine
-    may copy tasks and partitions to wherever it likes, run them in any order, and run them again. What it
-    gives comes in the order of the partitions. It tells `advance` of the rows that are done.
+    may copy tasks and partitions to wherever it likes, run them in any order, and run them again. Results come
+    in the order of the partitions. The engine calls `advance` with the number of rows that are done.
     """
 
     opens: Callable[[Any, Mapping[str, pa.DataType]], Table | None] | None = None
-    """What opens tables that are elsewhere than on this machine, for an engine that reads them there."""
+    """A function that opens tables elsewhere than on this machine, for an engine that reads them there."""
 
     def map(
         self, table: Table, task: Callable[[Batch], Result], columns: Sequence[str] | None, advance: Advance
     ) -> Iterator[Result]:
-        """Yield what the task makes of every partition, in order."""
+        """Yield the task's result for every partition, in order."""
         ...
 
     def fold(
@@ -207,7 +207,7 @@ class Engine(Protocol):
             return into.fill(batches(), schema, writing.sidecar, writing.check)
 
     def destination(self, stack: ExitStack, *named: Any) -> Output:
-        """Return where a table goes that is made by `write`, from the arguments of `Output`."""
+        """Return the destination of a table that `write` makes, from the arguments of `Output`."""
         return Output(stack, *named)
 
     def keeps(self, table: Table) -> bool:
@@ -217,7 +217,9 @@ class Engine(Protocol):
     def adding(
         self, table: Table, task: Callable[[Batch], Made[Any]], names: Sequence[str], schema: pa.Schema
     ) -> Any:
-        """Return a DataFrame that is elsewhere with what a task makes of some of its columns, or None."""
+        """Return a DataFrame that is elsewhere with the columns that a task makes from some of its own, or
+        None.
+        """
         return None
 
 
@@ -257,29 +259,29 @@ def numbered(table: Table, columns: Sequence[str] | None, run: Any = map) -> Ite
 
 
 def with_rows(task: Callable[[Batch], Result], batch: Batch) -> tuple[int, Result]:
-    """Return how many rows a task was given, and what it made of them."""
+    """Return the number of a task's rows, and its result for them."""
     return batch.rows, task(batch)
 
 
 _POOL = Threads()
 ENGINE: ContextVar[Engine] = ContextVar("ppdm_engine", default=_POOL)
-"""What runs all passes."""
+"""The engine of all passes."""
 
 
 @contextmanager
 def running(
     *, threads: int | None = None, engine: Engine | None = None, progress: Progress | None = None
 ) -> Iterator[None]:
-    """Run what is called inside on so many threads, or by another engine, and report its progress.
+    """Run the passes of calls inside on so many threads, or by another engine, and report their progress.
 
     Parameters
     ----------
     threads : int, optional
-        How many threads to use; by default one for each processor.
+        The number of threads; by default one for each processor.
     engine : Engine, optional
-        What runs the passes over tables, such as `on_spark(session)`; by default threads of this process.
+        The engine for passes over tables, such as `on_spark(session)`; by default threads of this process.
     progress : Progress, optional
-        What to report the progress to.
+        The listener to the progress.
     """
     given: list[tuple[ContextVar[Any], Any]] = [(THREADS, threads), (ENGINE, engine), (PROGRESS, progress)]
     given.append((OPENING, engine and engine.opens))
@@ -297,7 +299,7 @@ def map_partitions(
     columns: Sequence[str] | None = None,
     doing: str = "reading",
 ) -> Iterator[Result]:
-    """Yield what a task makes of every partition, in order, a bounded number of them at a time."""
+    """Yield a task's result for every partition, in order, a bounded number of them at a time."""
     with step(doing, table.rows) as advance:
         yield from ENGINE.get().map(table, task, columns, advance)
 
@@ -322,7 +324,7 @@ def scan(
     columns: Sequence[str] | None = None,
     doing: str = "counting",
 ) -> list[State]:
-    """Return every partition's own state, in order: for what needs prefixes."""
+    """Return every partition's own state, in order, for computations that need prefixes."""
     with step(doing, table.rows) as advance:
         return ENGINE.get().scan(table, task, columns, advance)
 
@@ -341,7 +343,7 @@ def write(
 
 
 def destination(stack: ExitStack, *named: object) -> Output:
-    """Return where a table goes that is made by `write`, from the arguments of `Output`."""
+    """Return the destination of a table that `write` makes, from the arguments of `Output`."""
     return ENGINE.get().destination(stack, *named)
 
 
@@ -372,7 +374,7 @@ def is_dataframe(given: object) -> TypeGuard[DataFrame]:
 
 
 def where_the_data_are(function: Callable[P, Result]) -> Callable[P, Result]:
-    """Return a function that is run by the session of a DataFrame of Spark, if it is given one."""
+    """Return a function that runs in the session of a DataFrame of Spark, if it gets one."""
     name = function.__name__
 
     @wraps(function)
@@ -383,7 +385,7 @@ def where_the_data_are(function: Callable[P, Result]) -> Callable[P, Result]:
                     raise UsageError(
                         "not-on-spark",
                         f"{name} does not run on Spark, and takes no DataFrame of Spark",
-                        f"give it files that this machine reads, such as {name}('release.parquet')",
+                        f"use files that this machine reads, such as {name}('release.parquet')",
                     )
                 with running(engine=on_spark(given.sparkSession)):
                     return function(*args, **kwargs)

@@ -1,10 +1,10 @@
-"""Profiles for those who must know what columns hold: `perturb` for domains, `plan` for what it proposes.
+"""Profiles of columns: for `perturb`, which needs domains, and for `plan`, which proposes settings.
 
-`Facts` are exact: the ends of a column, and its values as long as they are few; where a promise is for persons,
-the persons who have each value as well, up to FEW of them, as that decides whether it is rare.
+`Facts` are exact: the ends of a column, and its values as long as they are few. If a promise is for persons,
+they also have the persons of each value, up to FEW of them, which decides whether it is rare.
 
-A `Sketch` is of any number of values in bounded memory: values are told apart by a hash, and of the many values
-of a column only those are followed whose hash is small, with all their records (Gibbons, distinct sampling).
+A `Sketch` summarises any number of values in bounded memory: values are distinguished by a hash, and only those
+whose hash is small are followed, with all their records (Gibbons, distinct sampling).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ MOST_FOLLOWED = 1 << 15
 
 @dataclass
 class Ends:
-    """How many nulls and infinite numbers a column has, and between which ends its values are; adds up."""
+    """The numbers of nulls and infinities in a column, and the ends of its values; adds up."""
 
     nulls: int
     infinite: int
@@ -66,20 +66,22 @@ class Ends:
 
 @dataclass
 class Facts(Ends):
-    """What a column holds: its ends, and its values as long as they are few."""
+    """The facts of a column: its ends, and its values as long as they are few."""
 
     values: Counter[Value] | None
-    """How often each value occurs; None if there are more values than asked for."""
+    """The count of each value; None if there are more values than asked for."""
     persons: Persons | None = None
-    """None where each record is a person."""
+    """The persons of each value; None if each record is a person."""
 
     @property
     def counts(self) -> Counter[Value]:
-        """Return how often each value occurs; nothing of too many."""
+        """Return the count of each value; none if there are too many."""
         return self.values or Counter()
 
     def support(self, values: Iterable[Value]) -> int:
-        """Return how many records have one of the values, or null (None); of persons FEW are FEW or more."""
+        """Return the number of records with one of the values, or null (None); for persons FEW means FEW or
+        more.
+        """
         if self.persons is None:
             return sum(self.nulls if v is None else self.counts[v] for v in values)
         own = _united(self.persons.get(v, frozenset()) for v in values)
@@ -102,21 +104,22 @@ class Facts(Ends):
 
 
 class Counting(Protocol):
-    """Which rows of a table count, and whose they are."""
+    """The rule for which rows of a table count, and whose they are."""
 
     @property
     def person(self) -> str:
-        """Return the column that says so, which must be read."""
+        """Return the column of persons, which must be read."""
         ...
 
     def __call__(self, batch: Batch) -> tuple[Batch, Addresses | None]:
-        """Return the rows that count, and a number for the person of each; None where each row is one."""
+        """Return the rows that count, and a number for the person of each; None if each row is one."""
 
 
 def facts_of(table: Table, limits: Mapping[str, int], counting: Counting | None = None) -> dict[str, Facts]:
-    """Return the facts of each column in `limits`, which says how many values are few; none of no records.
+    """Return the facts of each column in `limits`, which has the most values that are few; none without
+    records.
 
-    With `counting` they are of the rows that count.
+    With `counting` only its rows count.
     """
     task, merge = partial(_facts, table.schema, limits, counting), partial(_merged, limits)
     columns = dict.fromkeys([*limits, *([] if counting is None else [counting.person])])
@@ -195,7 +198,7 @@ def _persons(array: pa.Array, values: Counter[Value] | None, whose: Addresses) -
 
 
 def _united(several: Iterable[frozenset[int] | None]) -> frozenset[int] | None:
-    """Return all these persons, or None where they are FEW or more."""
+    """Return all these persons, or None if they are FEW or more."""
     found: frozenset[int] = frozenset()
     for own in several:
         if own is None or len(found := found | own) >= FEW:
@@ -205,13 +208,13 @@ def _united(several: Iterable[frozenset[int] | None]) -> frozenset[int] | None:
 
 @dataclass
 class Sketch(Ends):
-    """What is known of a column with any number of values; adds up."""
+    """A summary of a column with any number of values; adds up."""
 
     rows: int
     hashes: np.ndarray
     counts: np.ndarray
     level: int = field(default=0)
-    """One in 2^level of its values is followed."""
+    """The level: one in 2^level of its values is followed."""
 
     @classmethod
     def of_column(cls, array: pa.Array) -> Sketch:
@@ -250,12 +253,12 @@ class Sketch(Ends):
 
     @property
     def values(self) -> int:
-        """Return how many values there are besides null, as far as the followed ones tell."""
+        """Estimate the number of values without null, from the followed ones."""
         return len(self.hashes) << self.level
 
     @property
     def common(self) -> int:
-        """Return how many values are not rare."""
+        """Return the number of values that are not rare."""
         return int((self.counts >= FEW).sum()) << self.level
 
     @property
@@ -279,7 +282,7 @@ def _below(level: int) -> np.uint64:
 
 
 def _counted(hashed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return what there is, in order, and how often."""
+    """Return the distinct values in order, and their counts."""
     hashed = np.sort(hashed)
     starts = np.flatnonzero(np.r_[True, hashed[1:] != hashed[:-1]][: len(hashed)])
     return hashed[starts], np.diff(np.r_[starts, len(hashed)])

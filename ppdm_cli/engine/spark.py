@@ -1,11 +1,11 @@
 """Spark: passes over Parquet tables that a cluster reads and writes, by the partitions of one machine.
 
-A row is addressed by its file and its number there, which Spark tells of each row however it splits the files.
-By these, executors put the partitions of one machine together and run the same tasks on them: so a release has
+A row is addressed by its file and its number there, which Spark shows for each row however it splits the files.
+With these, executors assemble the partitions of one machine and run the same tasks on them. So a release has
 the same cells whatever the splits are, and whatever is run again. The driver holds states, never rows. A state
 travels sealed: Spark may write it to a disk, and of an original it holds values.
 
-All that executors must keep to themselves reaches them inside the function that they run, and nowhere else.
+All secrets of executors reach them inside the function that they run, and nowhere else.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ from ppdm_cli.tables import FOLDER_SIDECAR, PARQUET, Output, Table, for_spark, r
 
 _LEAST_SPLIT = 4 << 20
 _TOGETHER = 64
-"""Of states from more splits than these, executors merge some before the driver does."""
+"""The most splits whose states the driver merges alone; of more, executors merge some before."""
 _PARTITIONS_TOGETHER = 4
-"""As many rows as in so many partitions are written by one task, from several small files."""
+"""The number of partitions whose rows one task writes, from several small files."""
 _SETTINGS = {
     "spark.sql.caseSensitive": "true",
     "spark.sql.execution.arrow.maxRecordsPerBatch": str(1 << 16),
@@ -120,7 +120,7 @@ class SparkEngine(FrameEngine):
             raise UsageError(
                 "table-not-on-spark",
                 "the table is in this process's memory, and Spark writes only what it reads itself",
-                "give its files or spark.createDataFrame(...), or leave out running(engine=...)",
+                "use its files or spark.createDataFrame(...), or leave out running(engine=...)",
             )
         if read.frame is not None:
             made = super().write(table, task, columns, advance, writing)
@@ -209,7 +209,7 @@ class SparkEngine(FrameEngine):
 
     @contextmanager
     def _known(self, read: Read, begins: Mapping[int, int] | None = None) -> Iterator[Any]:
-        """Yield what the executors know of the partitions."""
+        """Yield the partitions in the form for executors."""
         if read.frame is not None:
             with super()._known(read) as known:
                 yield known
@@ -265,7 +265,7 @@ class SparkEngine(FrameEngine):
         return reduce(DataFrame.union, frames), begins
 
     def _splitting(self, most: int, cost: int) -> SparkSession:
-        """Return a session whose splits have at most so many bytes, where each file counts for a cost more."""
+        """Return a session whose splits have at most so many bytes; each file adds a fixed cost."""
         session = SparkSession(self._context, self._session._jsparkSession.cloneSession())
         session.conf.set("spark.sql.files.maxPartitionBytes", str(most))
         session.conf.set("spark.sql.files.openCostInBytes", str(cost))
@@ -274,7 +274,9 @@ class SparkEngine(FrameEngine):
 
 
 def _spellings(uri: str) -> set[str]:
-    """Return how Spark may tell a file's name: as it is or as a URI, with an empty host or without one."""
+    """Return the forms in which Spark may show a file's name: plain or as a URI, with or without an empty
+    host.
+    """
     short = uri.replace(":///", ":/", 1)
     return {uri, short, unquote(uri), unquote(short)}
 
@@ -282,7 +284,8 @@ def _spellings(uri: str) -> set[str]:
 class Folder(Output):
     """A folder of parts that Spark writes under a hidden name; it is renamed when all is in it.
 
-    One that nobody named is in the session's warehouse. It comes back as a DataFrame, and goes with the driver.
+    A folder without a name is in the session's warehouse. It comes back as a DataFrame, and ends with the
+    driver.
     """
 
     def __init__(self, store: Store, uri: Any, force: bool, read: Iterable[str], session: Any) -> None:
@@ -293,11 +296,11 @@ class Folder(Output):
         self._named, self._force, self._store = str(uri), force, store
         self.path = None
         if str(uri) == "-":
-            raise UsageError("folder-wanted", "what Spark makes goes to a folder", "name the folder")
+            raise UsageError("folder-wanted", "Spark writes to a folder", "name the folder")
         if not isinstance(uri, (str, PathLike)):
             raise UsageError(
                 "no-name-of-a-folder",
-                f"an object of type {type(uri).__name__} is not a name",
+                f"an object of type {type(uri).__name__} is not the name of a folder",
                 "name the folder",
             )
         self._system, self._path = store.at(self._named)
@@ -334,7 +337,7 @@ class Folder(Output):
                 )
 
     def send(self) -> None:
-        """Send nothing: it is all in its place."""
+        """Do nothing, because all is in its place."""
 
     def __enter__(self) -> Folder:
         return self

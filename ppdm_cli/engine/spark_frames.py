@@ -47,7 +47,7 @@ _IN_TASK = re.compile(r"ppdm task: (\w+ at [\w.:]+)")
 
 
 class FrameTable(Table):
-    """A DataFrame of any origin, with the types that are known of its columns where Spark has them so."""
+    """A DataFrame of any origin, with the known types of its columns if Spark has them so."""
 
     name = "the DataFrame"
 
@@ -84,7 +84,7 @@ def _arrow(name: str, found: Any, known: pa.DataType | None) -> pa.DataType:
 
 
 class FrameEngine(Engine):
-    """Runs passes over DataFrames; over tables in this process threads do."""
+    """An engine for passes over DataFrames; threads run those over tables in this process."""
 
     def __init__(self) -> None:
         self.opens, self._writes = self._open, False
@@ -95,7 +95,7 @@ class FrameEngine(Engine):
             if not any(isinstance(s, (str, PathLike)) for s in several):
                 return None
             what = "Spark Connect gives no files by their names"
-            raise UsageError("path-on-connect", what, "give what spark.read.parquet makes of it")
+            raise UsageError("path-on-connect", what, "use what spark.read.parquet makes of it")
         return FrameTable(source, known, lambda frame: _numbered(frame) if self._writes else None)
 
     def keeps(self, table: Table) -> bool:
@@ -176,7 +176,7 @@ class FrameEngine(Engine):
         return frame.selectExpr(*plainly(frame.columns)).mapInArrow(lambda batches: work.added(batches), struct)
 
     def _read(self, table: Table, columns: Sequence[str] | None) -> Any:
-        """Return what is read of a table for a pass, or None of one in memory."""
+        """Return the columns of a table to read in a pass, or None for one in memory."""
         names = list(table.schema.names if columns is None else columns)
         parts: list[Any] = list(table.partitions(names))
         if not parts or not isinstance(parts[0], (FrameRows, FileRows)):
@@ -224,7 +224,7 @@ class FrameEngine(Engine):
             raise CHANGED
 
     def _unordered(self, read: FrameRows, task: Any, merge: Any) -> Iterator[tuple[int, Any]]:
-        """Yield states that together are those of all rows, with how many rows each has."""
+        """Yield states that together cover all rows, with the number of rows of each."""
         both = None if merge is None else partial(_both, merge)
         work = Work(replace(read, frame=None, check=None), partial(with_rows, task), both)
         frame = read.frame.selectExpr(*(plainly(read.names) or ["0 as c0"]))
@@ -282,7 +282,7 @@ def _tried(task: Callable[[Batch], Made[Any]], batch: Batch) -> tuple[Any, bytes
 
 @dataclass(frozen=True)
 class Read:
-    """What is read of a table in a pass: columns, and partitions in order."""
+    """The part of a table that a pass reads: columns, and partitions in order."""
 
     names: list[str]
     parts: list[Rows]
@@ -344,7 +344,7 @@ def plainly(names: Sequence[str]) -> list[str]:
 
 @contextmanager
 def speaking() -> Iterator[None]:
-    """Turn what Spark says of a job into an error of ours: its own words may be pages."""
+    """Turn Spark's message about a job into an error of ours: its own may have pages."""
     try:
         yield
     except Exception as error:
@@ -361,7 +361,9 @@ def speaking() -> Iterator[None]:
         )
     if match := _IN_TASK.search(text):
         raise DataError(
-            "error-on-executor", f"an error inside ppdm, on an executor ({match[1]})", "report it, without data"
+            "error-on-executor",
+            f"an error inside ppdm, on an executor ({match[1]})",
+            "report it, but without data",
         )
     raise DataError(
         "spark-gave-up",

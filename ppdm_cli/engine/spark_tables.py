@@ -1,7 +1,7 @@
-"""Tables for Spark's passes: what a name or a DataFrame means, and the partitions of one machine.
+"""Tables for Spark's passes: the files of a name or a DataFrame, and the partitions of one machine.
 
-Everything goes through the Hadoop classes in the session's JVM, so that any URI works that Spark reads. Of the
-data the driver reads nothing but the footers of files: these give the columns, and the partitions.
+Everything goes through the Hadoop classes in the session's JVM, so that any URI works that Spark reads. The
+driver reads no data but the footers of files, which give the columns and the partitions.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from ppdm_cli.tables import (
 _UNREAD = re.compile(r"_[^=]*|\..*")
 """Files that a DataFrame does not read, such as those that sum up the footers of others."""
 _PLAIN = re.compile(r"[\w/:.=-]+", re.ASCII)
-"""Names that are URIs as they are."""
+"""Names that are URIs without changes."""
 _TAIL = 1 << 16
 """Bytes of a file's end that are read first."""
 _AT_ONCE = 16
@@ -56,7 +56,7 @@ class PartFile(NamedTuple):
     uri: str
     size: int
     time: int
-    """When it was written, in milliseconds."""
+    """The time when it was written, in milliseconds."""
 
     @property
     def local(self) -> Path:
@@ -72,11 +72,11 @@ class Source(NamedTuple):
     folder: bool
     parts: list[PartFile]
     whole: bool = True
-    """Whether these are all Parquet files in it."""
+    """True if these are all Parquet files in it."""
 
 
 class Store:
-    """The file systems that a session knows."""
+    """The file systems of a session."""
 
     def __init__(self, session: Any) -> None:
         self._jvm = session.sparkContext._jvm
@@ -106,7 +106,7 @@ class Store:
         return Source(uri, root, folder, parts)
 
     def sources(self, index: Any) -> list[Source]:
-        """Return what a DataFrame reads: by its own list of files, as another look may find others."""
+        """Return the files that a DataFrame reads: from its own list, because another look may find others."""
         keys, roots = set(index.partitionSchema().fieldNames()), list(map(_name, _each(index.rootPaths())))
         statuses = [(_name(s.getPath()), s) for s in _each(index.allFiles())]
         statuses = [(n, s) for n, s in statuses if _UNREAD.fullmatch(n.rpartition("/")[2]) is None]
@@ -179,7 +179,7 @@ class Store:
         return bytes(self._bytes(stream, length))
 
     def content(self, uri: str) -> bytes | None:
-        """Return what is in a small file, or None if there is none."""
+        """Return the content of a small file, or None if there is none."""
         system, path = self.at(uri)
         with understood(uri):
             if not system.exists(path):
@@ -192,7 +192,7 @@ class Store:
 
 
 def _each(several: Any) -> Iterator[Any]:
-    """Yield what is in a sequence of Scala's."""
+    """Yield the items of a Scala sequence."""
     there = several.iterator()
     while there.hasNext():
         yield there.next()
@@ -232,7 +232,7 @@ def spelt(path: str) -> str:
 
 @contextmanager
 def understood(uri: str) -> Iterator[None]:
-    """Turn what a file system says into an error of ours."""
+    """Turn a file system's message into an error of ours."""
     try:
         yield
     except Py4JJavaError as error:
@@ -246,7 +246,7 @@ def understood(uri: str) -> Iterator[None]:
             raise UsageError(
                 "unknown-file-system",
                 f"Spark knows no file system for {quoted(uri)}",
-                "give Spark the package that has it, by the setting spark.jars.packages",
+                "add the package that has it to the setting spark.jars.packages",
             ) from None
         raise _unusable(uri, f" ({kind})") from None
     except PySparkException:  # such as of a host that is not there
@@ -254,15 +254,15 @@ def understood(uri: str) -> Iterator[None]:
 
 
 def _unusable(uri: str, why: str = "") -> PpdmError:
-    step = "check its name and rights, and what Spark was given"
+    step = "check its name, your permissions and Spark's settings"
     return DataError("unusable-source", f"{quoted(uri)} cannot be used{why}", step)
 
 
 def _no_rows(uri: str) -> PpdmError:
     return UsageError(
         "no-parquet-on-spark",
-        f"{quoted(uri)} has no Parquet: in no other format do rows have a number that a cluster agrees on",
-        "name a Parquet file or a folder of them, or do this on one machine",
+        f"{quoted(uri)} has no Parquet, the only format whose rows a cluster can number",
+        "name a Parquet file or a folder of them, or use one machine",
     )
 
 
@@ -270,13 +270,13 @@ class SparkTable(ParquetTable):
     """Parquet files and folders that executors read; its partitions are those of one machine."""
 
     def __init__(self, store: Store, sources: Sequence[Source], frame: Any = None) -> None:
-        """Open what is named, or what a DataFrame reads: its columns, in their order."""
+        """Open the named files, or those that a DataFrame reads: its columns, in their order."""
         self.frame = frame
         self.roots = {s.root: s.folder for s in sources}
-        """The full names of what was named, and whether each is a folder."""
+        """The full names of the given files and folders, and whether each is a folder."""
         self.parts = [p for s in sources for p in s.parts]
         self.named = self.roots if all(s.whole for s in sources) else {p.name: False for p in self.parts}
-        """The same of what names all of its files and no others to Spark."""
+        """The same for names that mean all of its files and no others to Spark."""
         self.uris, self.size = [p.uri for p in self.parts], sum(p.size for p in self.parts)
         labels = [
             _label(source.named, number, part if source.folder else None)
@@ -296,12 +296,12 @@ class SparkTable(ParquetTable):
             if lacking := [n for n in frame.columns if n not in self.schema.names]:
                 raise UsageError(
                     "columns-not-in-files",
-                    f"the DataFrame has columns that its files lack, by a schema of its own: {listed(lacking)}",
-                    "give what spark.read.parquet makes of the files, without a schema",
+                    f"the schema of the DataFrame has columns that its files lack: {listed(lacking)}",
+                    "use what spark.read.parquet makes of the files, without a schema",
                 )
             self.schema = pa.schema([self.schema.field(n) for n in frame.columns])
         self.folder = alone and sources[0].folder
-        """Whether it is all of a folder, whose parts do not say by themselves how many records there are."""
+        """True if it is all of a folder, whose parts don't contain the number of records."""
         if alone:
             self.sidecar = self._sidecar(store, sources[0].root, sources[0].folder)
 
@@ -315,7 +315,7 @@ class SparkTable(ParquetTable):
         return beside
 
     def _spark_types(self, footer: Footer) -> dict[str, Any]:
-        """Return the types in which Spark reads columns; what it cannot read may yet be dropped."""
+        """Return the types in which Spark reads columns; a column that it cannot read may still be dropped."""
         physical = footer.metadata.schema
         raw, found = physical.to_arrow_schema(), dict[str, Any]()
         for place in range(len(raw)):
@@ -368,7 +368,7 @@ def files_of(frame: Any) -> Any:
 
 
 def _label(source: str, number: int, part: PartFile | None) -> str:
-    """Return how messages call a file: by its number where the names of its folders may be cells."""
+    """Return a file's name in messages: its number if the names of its folders may be cells."""
     if part is None:
         return source
     if "=" in str(part.under.parent):

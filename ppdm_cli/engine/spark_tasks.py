@@ -1,7 +1,7 @@
-"""What runs on an executor of Spark: it puts partitions together, runs the task, and hands on rows or states.
+"""Tasks on an executor of Spark: it assembles partitions, runs the task, and returns rows or states.
 
-An error that a person can act on goes to the driver as a state would; of any other only the kind and place are
-told, because its message may quote a cell and Spark writes it down.
+An error that a person can act on goes to the driver as a state would. For any other only its kind and place go
+there, because its message may quote a cell and Spark writes it down.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ RANGES = StructType(
 )
 PLACE = "ppdm_place"
 _BITS_OF_SPLIT = 40
-"""More rows than two to this power no split of a DataFrame has."""
+"""The bits of a row's number in a split of a DataFrame, more than any split needs."""
 CHANGED = DataError("file-changed", "a file changed while it was read", "run this again when it is finished")
 
 
 Place = tuple[int, int, Rows]
-"""A partition with its number, and how many rows of the table come before."""
+"""A partition with its number, and the number of rows of the table before it."""
 
 
 class Known(NamedTuple):
-    """What executors know of a table, which is no secret."""
+    """The public facts about a table that executors have."""
 
     names: list[str]
     places: Mapping[tuple[Any, int], Place]
@@ -69,7 +69,7 @@ class Known(NamedTuple):
 
 
 class Told:
-    """An accumulator of what tasks tell, by partition: what is told again is the same."""
+    """Spark accumulator of per-partition states; re-run tasks overwrite instead of adding."""
 
     def zero(self, value: object) -> dict[int, Any]:
         return {}
@@ -80,7 +80,7 @@ class Told:
 
 
 class _Trouble(NamedTuple):
-    """An error that a person can act on, which no other attempt would mend."""
+    """An error that a person can act on, and that no other attempt would avoid."""
 
     kind: type[PpdmError]
     id: str
@@ -101,7 +101,7 @@ class Physical:
         return cls(list(schema.names), [spark_type(f.type, f.name) for f in schema], shuffled)
 
     def struct(self, told: dict[str, str]) -> StructType:
-        """Return the schema, whose first column has what is told of all."""
+        """Return the schema, whose first column has the states."""
         fields = [StructField(n, t, True) for n, t in zip(self.names, self.types, strict=True)]
         fields[0] = StructField(self.names[0], self.types[0], True, told)
         return StructType(fields + [StructField(PLACE, LongType(), False)] * self.shuffled)
@@ -123,15 +123,15 @@ class Work:
     """A task for an executor: it runs on each partition of a split, or on rows as they come."""
 
     known: Any
-    """The broadcast of what is known of a table, or what stands for the rows of a DataFrame."""
+    """The broadcast of the facts about a table, or a placeholder for the rows of a DataFrame."""
     task: Callable[[Batch], Any]
     merge: Callable[[Any, Any], Any] | None
     told: Any = None
-    """The accumulator of what is told, or the digests of what was made of partitions before."""
+    """The accumulator of states, or the digests of partitions that were made before."""
     physical: Physical | None = None
     options: Options | None = field(default_factory=options_in_use)
     key: bytes = field(default_factory=lambda: Key.fresh().secret, repr=False)
-    """What states are sealed with on their way: of an original they hold values."""
+    """The key that seals states on their way, because those of an original hold values."""
 
     def states(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield a state for each run of partitions that follow each other."""
@@ -143,7 +143,7 @@ class Work:
         return self._joined((first, last, self.unsealed(sealed)) for first, last, sealed in rows)
 
     def _joined(self, runs: Iterable[tuple[int, int, Any]]) -> Iterator[pa.RecordBatch]:
-        """Merge the states of runs that follow each other, where states merge; a trouble stays alone."""
+        """Merge the states of runs that follow each other, if they can be merged; an error stays alone."""
         run: tuple[int, int, Any] | None = None
         for first, last, state in runs:
             follows = run is not None and (run[1] + 1 == first or isinstance(self.known, FrameRows))
@@ -176,7 +176,7 @@ class Work:
                 following += 1
 
     def _done(self, batches: Iterable[pa.RecordBatch], handed: Any = None) -> Iterator[tuple[int, Any]]:
-        """Yield each partition's number and what the task made of it; last a trouble, by a number below 0."""
+        """Yield each partition's number and the task's result for it; last an error, with a number below 0."""
         index = 0
         try:
             for (index, first, part), brought in self._brought(batches):
@@ -227,7 +227,7 @@ class Work:
         return nonce + AESGCM(self.key).encrypt(nonce, pickle.dumps(state, 5), None)
 
     def check(self, states: Mapping[int, bytes]) -> None:
-        """Raise the first trouble that there was, if any."""
+        """Raise the first error that occurred, if any."""
         if states and min(states) < 0:
             trouble = self.unsealed(states[max(i for i in states if i < 0)])
             raise trouble.kind(trouble.id, trouble.what, trouble.next_step)

@@ -29,7 +29,7 @@ _TYPES = {
     pa.date32(): spark.DateType(),
 }
 HERE: list[pa.Table] = []
-"""On an executor: the rows of the partition that is worked on, as Spark brought them."""
+"""The rows of the current partition on an executor, as Spark brought them."""
 
 
 def spark_type(kind: pa.DataType, name: str) -> Any:
@@ -50,7 +50,7 @@ def spark_type(kind: pa.DataType, name: str) -> Any:
 
 
 def arrow_type(kind: Any) -> pa.DataType:
-    """Return the Arrow type in which an executor hands over a column of one of Spark's types."""
+    """Return the Arrow type in which an executor returns a column of one of Spark's types."""
     if isinstance(kind, spark.DecimalType):
         return pa.decimal128(kind.precision, kind.scale)
     if isinstance(kind, (spark.TimestampType, spark.TimestampNTZType)):
@@ -64,7 +64,7 @@ class Rows(Partition):
 
     uri: str = ""
     first: int = 0
-    """How many rows of its file come before."""
+    """The number of rows of its file before it."""
     rows: int = 0
 
     def batch(self, index: int, first: int) -> Batch:

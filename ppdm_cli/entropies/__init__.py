@@ -1,4 +1,6 @@
-"""Choosing gamma and N: what a matrix costs and gives (Dowd et al. sections 4 and 6)."""
+"""Comparisons of gammas and N for `entropy`: the privacy and accuracy of matrices (Dowd et al. sections 4 and
+6).
+"""
 
 from __future__ import annotations
 
@@ -33,11 +35,11 @@ Number = int | float | str | Decimal
 
 @dataclass(frozen=True, repr=False)
 class Entropy(Displayed):
-    """What `entropy` gives: a row for every matrix."""
+    """The result of `entropy`: a row for every matrix."""
 
     rows: list[dict[str, Any]]
     sidecar: Sidecar | None
-    """The release's, where the matrices are a release's."""
+    """The sidecar of the release, if the matrices are a release's."""
 
     @property
     def frame(self) -> pl.DataFrame:
@@ -75,7 +77,7 @@ class RecordDesigns(Entropy):
 
     @property
     def unprotected(self) -> list[str]:
-        """Return the same about the budget of the recommended design."""
+        """Return the same sentence for the budget of the recommended design."""
         posterior = believed_after(self.rows[0]["epsilon"], PRIOR)
         return [limit_sentence(posterior, PRIOR, "a whole record")] if posterior > UNLIMITED else []
 
@@ -96,7 +98,8 @@ def entropy(
     rho1: float = 0.05,
     sidecar: Sidecar | str | Path | None = None,
 ) -> Entropy:
-    """Compute what matrices cost and give: for every gamma and number of bins, or for a release's attributes.
+    """Compare the privacy and accuracy of matrices: for every gamma and number of bins, or for a release's
+    attributes.
 
     Parameters
     ----------
@@ -109,13 +112,13 @@ def entropy(
     matrix : str or None, default None
         The kind of matrix; None takes gamma-diagonal.
     records : int or None, default None
-        How many records there are: adds the error to expect.
+        The number of records: adds the expected error.
     prior : sequence of float or None, default None
         The shares of the values, as many as there are bins, instead of equal ones.
     rho1 : float, default 0.05
-        How sure of a value a reader was before.
+        The probability with which a reader believed a value before.
     sidecar : Sidecar, path or None, default None
-        What goes with a release in memory.
+        The sidecar of a release in memory.
     """
     _check_rho1(rho1)
     if release is not None:
@@ -156,13 +159,13 @@ def designs(
     error : float
         The largest expected error, E|Xhat - X|/n.
     records : int
-        How many records there are.
+        The number of records.
     bins : int or several, default 5 to 100
         The numbers of values or bins to try.
     gamma_max : float, optional
-        The most that may be given away, all copies included.
+        The largest gamma, all copies included.
     rho1 : float, default 0.05
-        How sure of a value a reader was before.
+        The probability with which a reader believed a value before.
     """
     _check_rho1(rho1)
     if records is None:
@@ -184,20 +187,20 @@ def record_designs(
     plan: Plan | Mapping[str, object] | str | Path | None = None,
     class_in_budget: bool = False,
 ) -> RecordDesigns:
-    """Find out how many attributes to publish of each record, for a budget over all of it, best design first.
+    """Compare how many attributes to publish of each record, for a budget over all of it, best design first.
 
     Parameters
     ----------
     record_epsilon : float
         The budget over a whole record.
     records : int
-        How many records there are.
+        The number of records.
     attributes : str or None, default None
         Their sizes, such as "9x16" for nine of 16 values in order, or "6x16,2x9n", where n has no order.
     plan : path, Plan, mapping or None, default None
         A plan that declares the attributes; where it leaves sizes open, `attributes` has them.
     class_in_budget : bool, default False
-        Whether a class of two labels is perturbed too, of attributes given by their sizes.
+        True to perturb a class of two labels too, if attributes are given by their sizes.
     """
     if attributes is None and plan is None:
         raise UsageError(
@@ -231,9 +234,7 @@ def fill_entropies(rows: list[dict[str, Any]], release: Sidecar | None, output: 
 
 def _check_rho1(rho1: float) -> None:
     if not 0 < rho1 < 1:
-        raise UsageError(
-            "rho1-out-of-range", "rho1 must lie between 0 and 1", f"such as {argument('rho1', 0.05)}"
-        )
+        raise UsageError("rho1-out-of-range", "rho1 must lie between 0 and 1", f"try {argument('rho1', 0.05)}")
 
 
 def _several(numbers: object) -> tuple[Any, ...]:
@@ -246,5 +247,5 @@ def _decimal(number: Number) -> Decimal:
         return Decimal(str(number))
     except InvalidOperation:
         raise UsageError(
-            "not-a-number", f"{quoted(number)} is not a number", f"such as {argument('gamma', 9)}"
+            "not-a-number", f"{quoted(number)} is not a number", f"try {argument('gamma', 9)}"
         ) from None

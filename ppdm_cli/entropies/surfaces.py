@@ -33,9 +33,9 @@ def row(
 ) -> dict[str, Any]:
     """Return the figures of one channel.
 
-    `information` is what one answer reveals of the value under the prior: H(y) - H(M), in bits.
-    `expected_error` is sqrt(E||Xhat - X||^2)/n, of a band under the prior, else whatever X is;
-    `kang_bound` bounds sigma/||X||, and there is none for a band.
+    `information` is that of one answer about the value under the prior: H(y) - H(M), in bits. `expected_error`
+    is sqrt(E||Xhat - X||^2)/n, for a band under the prior, else for any X; `kang_bound` bounds sigma/||X||, but
+    not for a band.
     """
     matrix, spec = channel.matrix, channel.spec
     kind = None if spec is None else spec.kind
@@ -78,15 +78,15 @@ def of_grid(
         if list(sizes) not in ([], [len(shares)]):
             raise UsageError(
                 "prior-of-another-size",
-                f"the prior has {len(shares)} shares, which does not fit the bins",
-                f"leave out {argument('bins')}: the prior says how many there are",
+                f"the prior has {len(shares)} shares, which don't fit the bins",
+                f"leave out {argument('bins')}: the prior sets how many there are",
             )
         sizes = [len(shares)]
     if len(gammas) > MOST_GAMMAS or any(n > MOST_VALUES + 1 for n in sizes):
         raise UsageError(
             "too-large-a-grid",
             f"a grid has at most {MOST_GAMMAS} gammas, and matrices at most {MOST_VALUES} values",
-            f"such as {argument('gamma', 9)} {argument('bins', 20)}",
+            f"try {argument('gamma', 9)} {argument('bins', 20)}",
         )
 
     def channel(gamma: Decimal, N: int) -> Channel:
@@ -101,14 +101,14 @@ def of_grid(
 def of_release(table: Table, sidecar: Sidecar, *, rho1: float = 0.05) -> list[dict[str, Any]]:
     """Return a row for every perturbed attribute, under the prior estimated from the release itself.
 
-    One that records publish by different channels, or withhold, has a row for each of its exposures.
+    An attribute that records publish by different channels, or withhold, has a row for each of its exposures.
     """
     release = opened(sidecar)
     if any(c.noise is not None for c in release.channels):
         raise UsageError(
             "noise-has-no-entropy",
-            "additive noise publishes numbers, not values of a domain: it has no H(M)",
-            "inspect says how wide the noise is; entropy is for random substitution",
+            "additive noise publishes numbers, not values of a domain, so it has no H(M)",
+            "use `ppdm inspect`, which shows how wide the noise is",
         )
     channels = [c for c in release.channels if c.attributes[0] in release.alone]
     names = [a.name for a in sidecar.perturbed if a.name not in release.alone]
@@ -151,7 +151,7 @@ def _by_exposure(table: Table, sidecar: Sidecar, names: Sequence[str], rho1: flo
 
 
 def _without_empty(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the rows without the figures that none of them has."""
+    """Drop the figures that are empty in every row."""
     filled = {k for r in rows for k, v in r.items() if v is not None}
     return [{k: v for k, v in r.items() if k in filled} for r in rows]
 
@@ -162,13 +162,13 @@ def checked_prior(prior: Sequence[float]) -> Floats:
         raise UsageError(
             "bad-prior",
             "a prior is two or more shares, none of them negative",
-            f"such as {argument('prior', '0.7,0.2,0.1')}",
+            f"try {argument('prior', '0.7,0.2,0.1')}",
         )
     if abs(shares.sum() - 1) > 1e-6:
         raise UsageError(
             "prior-sums-to-another",
             "the shares of the prior do not sum to 1",
-            f"such as {argument('prior', '0.7,0.2,0.1')}",
+            f"try {argument('prior', '0.7,0.2,0.1')}",
         )
     return shares / shares.sum()
 
@@ -188,7 +188,7 @@ def reaching(
         raise UsageError(
             "error-out-of-range",
             "the error to reach must lie between 0 and 1",
-            f"such as {argument('error', 0.01)}",
+            f"try {argument('error', 0.01)}",
         )
     found = []
     for N in sizes:

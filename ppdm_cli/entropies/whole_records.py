@@ -1,4 +1,4 @@
-"""Designs for a record's epsilon, before any data is touched: what each gives, and a plan for the best."""
+"""Designs for a record's epsilon, before any data is touched: the figures of each, and a plan for the best."""
 
 from __future__ import annotations
 
@@ -21,22 +21,24 @@ from ppdm_cli.perturbing import (
 from ppdm_cli.privacy import proposed
 
 FEWEST = 4.0
-"""Of fewer clean records half a domain's share has a standard error of more than a quarter: nothing is told."""
+"""The least effective number of records: with fewer, half a domain's share has a standard error above a
+quarter.
+"""
 _SIZES = re.compile(r"(?:(\d{1,4})x)?(\d{1,6})(n?)")
 _SHARED = re.compile(r"^\s*(gamma|rho1|rho2|record_epsilon|publish|rounds)\s*=.*\n?", re.M)
 OTHERS = ((0.5, 1.0), (2.0, 1.0), (1.0, 0.1), (1.0, 10.0))
-"""The same at half and twice the budget, and at a tenth and ten times the records."""
+"""The factors of budget and records at which the best design is also shown."""
 
 
 def setting_of(
     epsilon: float, records: int, attributes: str | None, plan: Plan | None, class_in_budget: bool
 ) -> Setting:
-    """Return what is to be protected: from text such as "9x16" or "6x16,2x9n", or from what a plan declares."""
+    """Return the setting to protect: from text such as "9x16" or "6x16,2x9n", or from a plan's declarations."""
     if not 0 < epsilon < 100:
         raise UsageError(
             "epsilon-out-of-range",
             "the record's epsilon must be above 0",
-            f"such as {proposed(2)}",
+            f"try {proposed(2)}",
         )
     sizes = () if attributes is None else _sizes(attributes)
     if plan is None:
@@ -67,15 +69,15 @@ def _sizes(text: str) -> tuple[tuple[int, bool], ...]:
         if match is None or not whole(match[2]) >= 2 or len(found) + whole(match[1] or 1) > 1000:
             raise UsageError(
                 "bad-sizes",
-                f"{quoted(text)} is no list of attributes",
-                f"such as {argument('attributes', '9x16')}, or 6x16,2x9n: n has no order",
+                f"can't read {argument('attributes')} {quoted(text)}",
+                f"try {argument('attributes', '9x16')}, or 6x16,2x9n: n has no order",
             )
         found += [(whole(match[2]), not match[3])] * whole(match[1] or 1)
     return tuple(found)
 
 
 def _size(own: AttributePlan, plan: Plan) -> tuple[int, bool]:
-    """Return how many codes an attribute has at most, and whether they are in order."""
+    """Return the most codes that an attribute has, and whether they are in order."""
     if own.N is not None and not own.declares_domain:
         return _sizes(own.N)[0]
     if own.categories is not None:
@@ -86,7 +88,7 @@ def _size(own: AttributePlan, plan: Plan) -> tuple[int, bool]:
 
 
 def design_rows(setting: Setting) -> list[dict[str, Any]]:
-    """Return a row for each design, the recommended one first, then it at other budgets and sizes."""
+    """Return a row for each design, the recommended one first, then the best at other budgets and sizes."""
     rows = [_row(d) for d in ranked(setting)]
     for budget, size in OTHERS:
         other = replace(
@@ -115,29 +117,30 @@ def _row(design: Design) -> dict[str, Any]:
 
 
 def design_remarks(rows: list[dict[str, Any]]) -> list[str]:
-    """Return what the figures mean, and what cannot be had."""
+    """Return sentences that explain the figures, and warn about too few records."""
     first = rows[0]
     lines = [
-        "The first design is the one to take. The records tell of one attribute, and of a pair, at most what "
-        "so many clean ones would. The standard errors are the least to expect: of the share of half a domain "
-        "(its difference between two halves of the records has twice that), and of a quarter of a pair's "
-        "table. All that follows from Fisher information with evenly spread values; which design serves trees "
-        "was measured on made-up functions."
+        "Take the first design. Effective records: all records together reveal at most as much about one "
+        "attribute, or a pair, as this many unperturbed ones. The standard errors are lower limits: for "
+        "the share of half a domain (twice that for its difference between two halves of the records), and "
+        "for a quarter of a pair's table. They follow from Fisher information with evenly spread values. "
+        "Which design is best for trees was measured on synthetic functions."
     ]
     if any(r["rounds"] > 1 for r in rows):
         lines.append(
-            "Rounds serve trees of one class: what they tell is of the few attributes that the last round "
-            "publishes, if the first ones find those that matter; of others they tell next to nothing."
+            "Use rounds when you want a tree for one class. They spend the budget on the attributes that "
+            "predict it, if early rounds find them. You learn almost nothing about the rest."
         )
     if first["clean_single"] < FEWEST:
         lines.append(
-            "Nothing can be learnt here: of so few records at this budget not even the share of half a domain "
-            "is told. Take a larger budget, drop or keep some attributes, or wait for more records."
+            "Warning: nothing can be learned here. With so few records at this budget you can't even "
+            "estimate the share of half a domain. Use a larger budget, drop or keep some attributes, or "
+            "wait for more records."
         )
     elif first["clean_pair"] < FEW_CLEAN:
         lines.append(
-            "Main effects are all that can be had here: what two attributes do together cannot be learnt from "
-            "so few records at this budget."
+            "With so few records at this budget you can estimate single attributes, but not how two of "
+            "them interact."
         )
     return lines
 

@@ -1,7 +1,8 @@
 """Estimates for the miner: original distributions, with honest error bars, from a release alone.
 
-Dowd et al. 3.2 and 3.3, and past them: the counts of any combination of attributes, by class, with intervals
-that cover what they say. `joint`, `querying`, `reconstructing`, `networks` and `attacks` build on its laws.
+Dowd et al. 3.2 and 3.3, extended to the counts of any combination of attributes, by class, with intervals that
+cover as often as they promise. `joint`, `querying`, `reconstructing`, `networks` and `attacks` build on its
+laws.
 """
 
 from __future__ import annotations
@@ -58,15 +59,15 @@ __all__ = [
 
 @dataclass(frozen=True, repr=False)
 class Estimate(Displayed):
-    """What `estimate` gives."""
+    """The result of `estimate`."""
 
     tables: list[EstimatedTable]
     sidecar: Sidecar
     estimator: str
     coverage: Coverage
-    """What the intervals are to cover, and how often."""
+    """The coverage of the intervals."""
     records: int
-    """How many the release has."""
+    """The number of records in the release."""
     remarks: list[str] = field(default_factory=list)
 
     @property
@@ -112,31 +113,31 @@ def estimate(
     data : path, table or list of paths
         The release, or several releases made with the same plan.
     sidecar : Sidecar, path or None, default None
-        What goes with a table in memory, or with a file that has another's name beside it.
+        The sidecar of a table in memory, or of a file without its own beside it.
     attributes : sequence of str, default all that were perturbed
-        The attributes to estimate, each by itself.
+        The attributes to estimate, each separately.
     by : str or None, default None
         A class or another column, perturbed or kept, by whose values each attribute is estimated.
     joint : sequence of str, default ()
-        Two or three attributes whose combinations are estimated, instead of each by itself.
+        Two or three attributes whose combinations are estimated, instead of each separately.
     bins : int or None, default None
-        In how many bins kept numbers are crossed with others; None takes them value by value.
+        The number of bins in which kept numbers are crossed with others; None takes them value by value.
     estimator : {"ml", "inverse", "set-scale", "simplex"}, default "ml"
-        How counts are estimated: the most likely, the unbiased, the paper's, or the nearest possible ones.
+        The estimator of counts: the most likely, the unbiased, the paper's, or the nearest possible ones.
     level : float, default 0.95
-        With which probability intervals cover.
+        The probability with which intervals cover.
     simultaneous : bool, default False
-        Whether all intervals of a table cover together.
+        True for intervals of a table that cover together.
     population : bool, default False
-        Whether the records are a sample, and intervals are about its population.
+        True for intervals about the population that the records are a sample of.
     truth : path, table or None, default None
         The original, to measure the error against.
     csv : CsvOptions or None, default None
-        How a CSV file of the original is read.
+        The options for reading a CSV file of the original.
     mappings : sequence of Groups, default ()
         The files by which text was grouped before it was perturbed, for the original.
     rows_taken : path or None, default None
-        Which rows of the original the release has, as `perturb` wrote them for a person's release.
+        The file of rows of the original that the release has, as `perturb` wrote it.
     from_ : {"arrow", "csv"} or None, default None
         The format of a release on standard input.
     """

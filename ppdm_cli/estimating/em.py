@@ -1,4 +1,4 @@
-"""EM for estimates and joint models: the step that likeliest counts are made of, and when to stop.
+"""EM for estimates and joint models: steps towards the most likely counts, and the rule when to stop.
 
 Tables have leading axes, each entry of which is a problem of its own (a class, a fold, a pair of attributes),
 then one axis an attribute. The matrices act along the axes, one after the other, so the product of several
@@ -19,7 +19,7 @@ import numpy.typing as npt
 from ppdm_cli.arrays import Floats, of_small_products
 
 Tables = npt.NDArray[Any]
-"""Of single or double precision."""
+"""Arrays of single or double precision."""
 Axes = tuple[int, ...]
 TINY = 1e-30
 
@@ -36,7 +36,7 @@ def forward(table: Tables, matrices: Sequence[Tables]) -> Tables:
 
 
 def summed(table: Tables, axis: int) -> Tables:
-    """Return the sums along an axis; numpy's own take several times as long where it is one of the last."""
+    """Return the sums along an axis; numpy's own take several times as long along one of the last."""
     before, own, *after = prod(table.shape[:axis]), *table.shape[axis:]
     if after:
         found: Tables = np.einsum("bia->ba", table.reshape(before, own, prod(after)))
@@ -51,7 +51,7 @@ def shares(counts: Tables, lead: int = 1) -> Tables:
 
 
 def better(table: Tables, observed: Tables, expected: Tables, backward: Callable[[Tables], Tables]) -> Tables:
-    """Return the likelier table of one step, from what is observed and what was to be expected."""
+    """Return the more likely table after one step, from observed and expected counts."""
     ratio = np.maximum(expected, TINY)
     np.divide(observed, ratio, out=ratio)
     return table * backward(ratio)
@@ -59,12 +59,12 @@ def better(table: Tables, observed: Tables, expected: Tables, backward: Callable
 
 @dataclass(frozen=True)
 class Stop:
-    """When EM ends that held-out records judge: where they stop profiting."""
+    """The rule when EM ends: as soon as held-out records stop profiting."""
 
     enough: float
     """Nats by which a held-out likelihood must rise to count as risen."""
     patience: int
-    """How many times in turn it may fail to."""
+    """The number of times in turn that it may fail to rise."""
     more: int
     """The least number of steps from one judgement to the next."""
     most: int
@@ -72,7 +72,9 @@ class Stop:
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """Estimated tables, the held-out scores that they reached (entry, part), and after how many steps each."""
+    """Estimated tables, the held-out scores that they reached (entry, part), and the number of steps of
+    each.
+    """
 
     scores: Floats
     steps: np.ndarray
@@ -81,21 +83,21 @@ class Fit:
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """What records that showed the same axes of a table published of it, and the law between.
+    """The published counts of records that show the same axes of a table, and the law between.
 
-    With chance `lam` the matrices act along the axes, else what may be noise is noise. A matrix
-    of three axes has one for each entry of the tables' first axis.
+    With probability `lam` the matrices act along the axes, otherwise outputs that may be noise are noise. A
+    matrix of three axes has one for each entry of the tables' first axis.
     """
 
     matrices: Sequence[Tables]
     observed: Tables
-    """Leading axes as those of the table, then one for each matrix."""
+    """The observed counts: leading axes as those of the table, then one for each matrix."""
     axes: Axes | None = None
-    """Which axes of the table the matrices act along, without the leading ones; None for all."""
+    """The axes of the table that the matrices act along, without the leading ones; None for all."""
     noise: Sequence[Tables | None] = ()
-    """For each matrix whose outputs may be noise the chance of each as noise."""
+    """The probability of each output as noise, for each matrix whose outputs may be noise."""
     lam: Tables | float = 1.0
-    """A number, or one for each entry of the last leading axis, or of all of them."""
+    """The probability lam: one number, or one for each entry of the last leading axis, or of all of them."""
 
     def ready(self) -> Part:
         """Return the part in single precision: counts are far less certain, and memory is what steps cost."""
@@ -103,7 +105,7 @@ class Part:
         return replace(self, matrices=matrices, observed=self.observed.astype(np.float32, copy=False))
 
     def of_all(self, axes: int) -> Axes:
-        """Return which of so many axes the matrices act along."""
+        """Return the axes, of so many, that the matrices act along."""
         return tuple(range(axes)) if self.axes is None else self.axes
 
     def of(self, which: np.ndarray | None) -> Part:
@@ -139,7 +141,7 @@ class Part:
         return lam, ((1 - lam) * outputs).astype(np.float32)
 
     def expected(self, table: Tables) -> Tables:
-        """Return what is to be expected published of a table of the own axes alone."""
+        """Return the expected published counts of a table of the own axes alone."""
         law = forward(table, self.matrices)
         if not self._noisy:
             return law
@@ -147,7 +149,7 @@ class Part:
         return lam * law + noise * self._rest(table.sum(axis=self._noisy, keepdims=True), self.matrices)
 
     def backward(self, ratio: Tables, axes: int) -> Tables:
-        """Return the transposed law of what is on the outputs, along so many axes of a table."""
+        """Return the transposed law applied to values of the outputs, along so many axes of a table."""
         found = forward(ratio, self._back)
         if self._noisy:
             lam, noise = self._chances
@@ -166,7 +168,7 @@ class Part:
 
 
 class Steps:
-    """EM for dense matrices: better and better tables of what was observed, counts or shares, in parts."""
+    """EM for dense matrices: better and better tables for observed counts or shares, in parts."""
 
     def __init__(self, *parts: Part) -> None:
         self._parts = [p.ready() for p in parts]
@@ -174,7 +176,7 @@ class Steps:
 
     @of_small_products
     def __call__(self, table: Tables, steps: int, which: np.ndarray | None = None) -> Tables:
-        """Return the tables after so many steps; `which` are the entries of the first axis that they are of."""
+        """Return the tables after so many steps, for the entries `which` of the first axis."""
         table = start = table.astype(np.float32, copy=False)
         parts, axes = [p.of(which) for p in self._parts], table.ndim - self._lead
         sums = self._sums(table)
@@ -195,14 +197,14 @@ class Steps:
         return table
 
     def expected(self, table: Tables, which: np.ndarray | None = None) -> list[Tables]:
-        """Return what is to be expected of each part."""
+        """Return the expected counts of each part."""
         each = zip(self._parts, self._marginals(table, self._sums(table)), strict=True)
         return [p.of(which).expected(own) for p, own in each]
 
     def _sums(self, table: Tables) -> list[tuple[Axes, Axes, int]]:
-        """Return how the parts' tables are had from the whole: axes, those of a table with one more, and which.
+        """Plan the marginalisations: for each part, the smallest larger part to sum from, and the axes to sum.
 
-        Each begins with the smallest that has all its axes: large tables are summed as seldom as can be.
+        Large tables are summed as rarely as possible.
         """
         sizes = table.shape[self._lead :]
         found, sums = {tuple(range(len(sizes)))}, []
@@ -217,7 +219,7 @@ class Steps:
         return sums
 
     def _marginals(self, table: Tables, sums: Sequence[tuple[Axes, Axes, int]]) -> list[Tables]:
-        """Return for each part the table of its axes."""
+        """Return the table of each part's axes."""
         axes = table.ndim - self._lead
         found: dict[Axes, Tables] = {tuple(range(axes)): table}
         for less, source, axis in sums:
@@ -226,9 +228,9 @@ class Steps:
 
     @of_small_products
     def stopped(self, start: Tables, judge: Callable[[list[Tables], np.ndarray], Floats], stop: Stop) -> Fit:
-        """Return for each entry of the first axis the table with the best score.
+        """Return the table with the best score, for each entry of the first axis.
 
-        `judge` scores what is to be expected of some entries in each part, and gets which: (entry, score).
+        `judge` scores the expected counts of some entries in each part, and gets their numbers: (entry, score).
         """
         going = np.arange(len(start))
         table = start.astype(np.float32)

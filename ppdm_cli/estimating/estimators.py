@@ -48,7 +48,7 @@ def simplex(observed: Floats, matrices: Matrices) -> Floats:
 def maximum_likelihood(observed: Floats, matrices: Matrices) -> Floats:
     """Return the most likely original counts: in closed form where one matrix has one, else by EM.
 
-    With a matrix that blurs EM ends early, short of them.
+    With a matrix that blurs, EM ends early, before it reaches them.
     """
     perturbed = [m for m in matrices if m is not None]
     if len(perturbed) == 1 and (closed := perturbed[0].closed_form) is not None:
@@ -96,7 +96,7 @@ def expectation_maximisation(
 ) -> Floats:
     """Run EM from equal shares (or `start`), along the axes, to a likelihood tolerance.
 
-    See docs/technical/method.md. It ends where a step adds fewer than `least` nats.
+    It ends when a step adds fewer than `least` nats.
     """
     axes = perturbed_axes(matrices)
     cells = int(np.prod([m.inputs for m in matrices if m is not None]))

@@ -1,8 +1,8 @@
 """Intervals for estimates: standard errors and ranges of the original counts (docs/technical/method.md).
 
-Always of the unbiased estimate, never of one that is biased. What its error would be follows from the most
-likely counts: Var(Xhat_i) = [(A o A) M X]_i - X_i, which is linear in X_i. The score interval holds the X_i
-from which Xhat_i is no further away than chance has it, once the skewness of its law is taken off.
+They always belong to the unbiased estimate. Its error follows from the most likely counts: Var(Xhat_i) = [(A o
+A) M X]_i - X_i, which is linear in X_i. The score interval holds the X_i from which Xhat_i is no further away
+than by chance, after a correction for the skewness of its law.
 """
 
 from __future__ import annotations
@@ -20,36 +20,36 @@ from ppdm_cli.estimating.estimators import Matrices, inverse, maximum_likelihood
 FEWEST = 8.0
 """The least number of changed records that an error must be made of, as `tests.experiments.intervals` measures.
 
-With fewer its steps are so coarse, and its law so far from a normal one, that no interval covers what it says.
+With fewer, its steps are so coarse, and its law so far from a normal one, that no interval covers as it should.
 """
 
 
 @dataclass(frozen=True)
 class Coverage:
-    """What intervals are to cover, and how often."""
+    """The coverage that intervals should have."""
 
     level: float = 0.95
     simultaneous: bool = False
-    """Whether all cells of a table are covered together."""
+    """True if all cells of a table are covered together."""
     population: bool = False
-    """Whether the records are a sample, and the shares of its population are meant, times the records."""
+    """True if intervals are about the shares in the population of a sample, times the records."""
     tables: int = 1
-    """How many tables are covered together, where each value that was kept has one of its own."""
+    """The number of tables that are covered together, if each kept value has one of its own."""
 
     def __post_init__(self) -> None:
         if not 0.5 <= self.level <= 0.9999:
             meant = self.level / 100 if 50 <= self.level <= 99.99 else 0.9
             what = f"a level is a share from 0.5 to 0.9999, not {self.level:g}"
-            raise UsageError("level-out-of-range", what, f"such as {argument('level', float(f'{meant:.6g}'))}")
+            raise UsageError("level-out-of-range", what, f"try {argument('level', float(f'{meant:.6g}'))}")
 
     def quantile(self, cells: int) -> float:
-        """Return how many standard errors an interval reaches, in a table of so many cells."""
+        """Return the number of standard errors that an interval reaches, in a table of so many cells."""
         # together as if errors were independent, which covers no less (Sidak 1967)
         level = self.level ** (1 / (max(cells, 1) * self.tables)) if self.simultaneous else self.level
         return normal_quantile((1 + level) / 2)
 
     def __str__(self) -> str:
-        """Return what `low` and `high` are, for people."""
+        """Return a description of `low` and `high`, for people."""
         cells = " for all counts of a table together" if self.simultaneous else ""
         whom = ", of the population that the records are a sample of" if self.population else ""
         return f"{100 * self.level:.6g}% interval{cells}{whom}"
@@ -57,7 +57,7 @@ class Coverage:
 
 @dataclass(frozen=True, repr=False)
 class Interval(Displayed):
-    """Standard errors and intervals; NaN where there is none."""
+    """Standard errors and intervals; NaN for a cell without one."""
 
     std_error: Floats
     low: Floats
@@ -71,21 +71,25 @@ class Interval(Displayed):
         return self.std_error, self.low, self.high
 
     def possible(self, n: Floats | float) -> Interval:
-        """Return the interval cut to [0, n]; a value that nobody has is then covered with 97.5 %, not 95."""
+        """Return the interval cut to [0, n]; a value that nobody has is then covered with 97.5%, not 95."""
         return Interval(self.std_error, np.clip(self.low, 0.0, n), np.clip(self.high, 0.0, n))
 
     def without(self, estimate: Floats) -> int:
-        """Return how many cells' estimates lie outside their intervals, by more than rounding shows."""
+        """Return the number of cells whose estimates lie outside their intervals, by more than rounding
+        shows.
+        """
         return int(((estimate < self.low - 0.5) | (estimate > self.high + 0.5)).sum())
 
     def far_from(self, counts: Floats) -> bool:
-        """Return whether a count lies further from its interval than chance has it: 8 standard errors."""
+        """Return whether a count lies further from its interval than is possible by chance: 8 standard
+        errors.
+        """
         beyond = np.maximum(self.low - counts, counts - self.high)
         return bool((beyond > 8 * np.maximum(self.std_error, 1.0)).any())
 
     @property
     def missing(self) -> int:
-        """Return how many cells have no interval."""
+        """Return the number of cells without an interval."""
         return int(np.isnan(self.low).sum())
 
 
@@ -101,9 +105,9 @@ def intervals(
     likeliest: Floats | None = None,
     sampled: float = 1.0,
 ) -> Interval:
-    """Return the interval of every cell of a table of counts; NaN where none can be trusted.
+    """Return the interval of every cell of a table of counts; NaN if none can be trusted.
 
-    `likeliest` are the most likely original counts, where they are known already. The counts are of a share
+    `most likely` are the most likely original counts, where they are known already. The counts are of a share
     `sampled` of the records that the intervals are about.
     """
     sampled = 0.0 if coverage.population else sampled
@@ -121,7 +125,7 @@ def intervals(
 
 
 def _through(table: Floats, matrices: Matrices, power: int) -> Floats:
-    """Return what is to be expected of a published table, by A with its entries to a power: (A^power) M X."""
+    """Return the expectation of a published table under A with its entries to a power: (A^power) M X."""
     for axis, matrix in enumerate(matrices):
         if matrix is not None:
             table = matrix.solve_power(matrix.forward(table, axis), power, axis)
@@ -130,7 +134,7 @@ def _through(table: Floats, matrices: Matrices, power: int) -> Floats:
 
 @dataclass(frozen=True)
 class Error:
-    """The law of the error of each cell's unbiased estimate, where the cell has x of n records.
+    """The law of the error of each cell's unbiased estimate, if the cell has x of n records.
 
     Its variance is at_zero + slope x - curve x^2; `variance`, `skew` (the third moment by the variance) and
     `steps` (how many changed records it is made of) are at the most likely x.
@@ -183,7 +187,7 @@ class Error:
         )
 
     def at(self, x: Floats) -> Floats:
-        """Return the variance where the cells have x records."""
+        """Return the variance if the cells have x records."""
         return np.maximum(self.at_zero + self.slope * x - self.curve * x**2, 0.0)
 
     def interval(self, estimate: Floats, z: float) -> Interval:

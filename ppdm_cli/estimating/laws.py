@@ -1,10 +1,11 @@
-"""Laws for estimates and answers: what the records of a stratum publish, and those of several strata together.
+"""Laws for estimates and answers: of the records of a stratum, and of several strata together.
 
-Inputs are the combinations of the attributes' values; outputs those of what is revealed, one stratum after the
-other. With U_j the law of an attribute and n_j its noise, a stratum's is M = lam prod U_j + (1-lam) prod n_j 1'
-(docs/technical/method.md). G_j is a left inverse of U_j that weighs outputs as their own marginal has them;
-with c_j = G_j n_j then A = (prod G_j - (1-lam) prod c_j 1') / lam has A M = I. Whatever is published by itself
-is a factor of its own. Strata that reveal all attributes are weighed by how certain each makes equal counts.
+Inputs are the combinations of the attributes' values, and outputs those of revealed codes, one stratum after
+the other. With U_j the law of an attribute and n_j its noise, a stratum's is M = lam prod U_j + (1-lam) prod
+n_j 1' (docs/technical/method.md). G_j is a left inverse of U_j that weighs outputs as their own marginal has
+them; with c_j = G_j n_j then A = (prod G_j - (1-lam) prod c_j 1') / lam has A M = I. An attribute that is
+published separately is a factor of its own. Strata that reveal all attributes are weighed by how certain each
+makes equal counts.
 """
 
 from __future__ import annotations
@@ -24,15 +25,15 @@ from ppdm_cli.releases import Exposure, Stratum
 MOST_WORK = 1 << 35
 """The most multiplications that the left inverses of all laws take together, about."""
 MOST_STRATA = 256
-"""The most strata that one table is estimated from: each costs a step of EM as much."""
+"""The most strata that one table is estimated from: each makes a step of EM longer."""
 MOST_WEIGHED = 1 << 20
 """The most entries of a law whose outputs are weighed as they were published."""
 MOST_WRITTEN = 1 << 16
-"""A pooled law of no more entries is written out."""
+"""The most entries of a pooled law that is written out."""
 
 
 def check_work(names: Iterable[str], tables: Sequence[Sequence[Stratum]]) -> None:
-    """Refuse strata, by table, of so many values or laws that estimates would take minutes."""
+    """Refuse tables whose strata have so many values or laws that estimates would take minutes."""
     if (most := max(map(len, tables))) > MOST_STRATA:
         raise UsageError(
             "too-many-strata",
@@ -44,8 +45,8 @@ def check_work(names: Iterable[str], tables: Sequence[Sequence[Stratum]]) -> Non
     if work > MOST_WORK:
         raise UsageError(
             "laws-too-large",
-            f"estimates of {listed(names)} need {work:.1e} multiplications, more than {MOST_WORK:.1e}: they "
-            "are blurred among too many values, or by too many laws",
+            f"estimates of {listed(names)} need {work:.1e} multiplications, more than {MOST_WORK:.1e}: too "
+            "many values or laws",
             "name fewer attributes, or ones of fewer values",
         )
 
@@ -56,13 +57,13 @@ class Side:
 
     exposure: Exposure
     inverse: Floats | None
-    """None where U publishes each value as itself, or answers by itself."""
+    """The inverse; None if U publishes each value as itself, or answers separately."""
     constant: Floats
-    """What the inverse makes of noise; 1 where there is none."""
+    """The inverse applied to noise; 1 without noise."""
 
     @classmethod
     def of(cls, exposure: Exposure, lam: float, observed: Floats | None = None) -> Side:
-        """Return it with weights for what was observed of the attribute, or for equal counts."""
+        """Return the side with weights for the observed counts of the attribute, or for equal counts."""
         noise, size = exposure.noise, exposure.outputs * exposure.inputs
         if observed is not None and (exposure.outputs == exposure.inputs or size > MOST_WEIGHED):
             observed = None
@@ -77,7 +78,7 @@ class Side:
         return cls(exposure, blended(lam, whole, constant[:, None]), constant)
 
     def solve(self, table: Floats, axis: int, power: int, whole: int) -> Floats:
-        """Return the inverse, with its entries to a power, along an axis; to `whole` where it has no noise."""
+        """Apply the inverse, with its entries to a power, along an axis; to `whole` if it has no noise."""
         alone = self.exposure.alone
         if self.inverse is not None:
             return applied(self.inverse ** (power if alone is None else whole), table, axis)
@@ -95,7 +96,9 @@ class Side:
         return table if power else _sums(table, axis)
 
     def own_variance(self) -> tuple[Floats, Floats]:
-        """Return what a record of each value adds to the square of its own count, by U and as noise."""
+        """Return the contribution of a record of each value to the square of its own count, by U and as
+        noise.
+        """
         noise, alone = self.exposure.noise, self.exposure.alone
         if self.inverse is None:
             own = np.ones(self.exposure.inputs) if alone is None else alone.own_variance()
@@ -106,7 +109,7 @@ class Side:
 
 
 def _sums(table: Floats, axis: int) -> Floats:
-    """Return what a matrix of ones makes of a table along an axis."""
+    """Apply a matrix of ones to a table along an axis."""
     return np.broadcast_to(table.sum(axis=axis, keepdims=True), table.shape)
 
 
@@ -115,15 +118,15 @@ class StratumLaw:
     """The law of one stratum's records."""
 
     sizes: tuple[int, ...]
-    """How many values each attribute has."""
+    """The number of values of each attribute."""
     stratum: Stratum
     lam: float
     observed: tuple[Floats | None, ...] = ()
-    """What was published of each attribute, where the left inverses are weighed by it."""
+    """The published counts of each attribute, if the left inverses are weighted by them."""
 
     @classmethod
     def weighed(cls, sizes: tuple[int, ...], stratum: Stratum, lam: float, observed: Floats) -> StratumLaw:
-        """Return the law with weights for what was published, flat after any leading axes."""
+        """Return the law with weights for the published counts, flat after any leading axes."""
         table, axes = observed.reshape(-1, *stratum.shape).sum(axis=0), range(len(stratum.shape))
         margins = (table.sum(axis=tuple(i for i in axes if i != axis)) for axis in axes)
         return cls(sizes, stratum, lam, tuple(margins))
@@ -143,7 +146,7 @@ class StratumLaw:
 
     @cached_property
     def variance(self) -> float:
-        """Return what a record adds to the squared errors of all counts, where all counts are equal."""
+        """Return the contribution of a record to the squared errors of all counts, if all counts are equal."""
         equal = np.full(self.inputs, 1 / self.inputs)
         return max(float(self.solve_power(self.forward(equal), 2).sum()), 1e-300)
 
@@ -154,7 +157,7 @@ class StratumLaw:
 
     @cached_property
     def _noisy(self) -> tuple[int, ...]:
-        """Return which of the axes that are revealed may be noise."""
+        """Return the revealed axes that may be noise."""
         return tuple(i for i, e in enumerate(self.stratum.exposures) if e.noise is not None)
 
     @cached_property
@@ -165,7 +168,7 @@ class StratumLaw:
         return outputs
 
     def _along(self, table: Floats, how: str, noisy: bool) -> Floats:
-        """Return what the laws make of a table, along each axis; without those that may be `noisy`."""
+        """Apply the laws to a table along each axis, without those that may be `noisy`."""
         for axis, exposure in enumerate(self.stratum.exposures):
             if noisy or axis not in self._noisy:
                 table = getattr(exposure.law, how)(table, axis)
@@ -200,7 +203,7 @@ class StratumLaw:
 
     @cached_property
     def constant(self) -> Floats:
-        """Return (1-lam) prod c_j; 0 where nothing is noise."""
+        """Return (1-lam) prod c_j; 0 if nothing is noise."""
         found: Floats = np.ones(())
         for side in self.sides:
             found = np.multiply.outer(found, side.constant)
@@ -215,7 +218,7 @@ class StratumLaw:
         return self.solve_power(observed, 1)
 
     def solve_power(self, observed: Floats, power: int) -> Floats:
-        """Return what A with its entries to a power makes of published tables, flat after any leading axes."""
+        """Apply A with its entries to a power to published tables, flat after any leading axes."""
         lead = observed.shape[:-1]
         table, found = observed.reshape((*lead, *self.stratum.shape)), np.zeros((*lead, self.inputs))
         for i in range(power + 1) if self._noisy else [power]:
@@ -241,12 +244,12 @@ class StratumLaw:
         return np.asarray(found.reshape((*lead, self.outputs)))
 
     def seen(self, observed: np.ndarray) -> np.ndarray:
-        """Return how many records were published as each combination."""
+        """Return the number of records published as each combination."""
         places = [e.unchanged for e in self.stratum.exposures]
         return np.asarray(observed.reshape(self.stratum.shape)[np.ix_(*places)].ravel())
 
     def own_variance(self) -> Floats:
-        """Return for each combination what a record of it adds to E(A y)^2 of its own."""
+        """Return the contribution of a record of each combination to its own E(A y)^2."""
         law, noise, alone = np.ones(()), np.ones(()), np.ones(())
         for side in self.sides:
             own, of_noise = side.own_variance()
@@ -280,7 +283,7 @@ class PooledLaw(Law):
 
     @cached_property
     def _written(self) -> Floats | None:
-        """Return the law itself where it is small: EM takes thousands of steps."""
+        """Return the law itself if it is small: EM takes thousands of steps."""
         return self.dense() if self.inputs * self.outputs <= MOST_WRITTEN else None
 
     def alone(self, axis: int, observed: Floats) -> tuple[PooledLaw, Floats]:
@@ -302,7 +305,9 @@ class PooledLaw(Law):
 
     @property
     def stop_gain(self) -> float:
-        """EM ends early where values are blurred, and near the product of the attributes."""
+        """Return the gain at which EM stops: it ends early if values are blurred, and near the product of the
+        attributes.
+        """
         blurred = any(e.outputs > e.inputs for s in self.strata for e in s.stratum.exposures)
         return 0.01 if blurred or len(self.strata[0].sizes) > 1 else 0.0
 
@@ -343,13 +348,13 @@ class PooledLaw(Law):
 
 @dataclass(frozen=True, eq=False)
 class SummedLaw(WrittenLaw):
-    """The law of some attributes of a channel, with the others as they are shared; it estimates by sums."""
+    """Law of a subset of a channel's attributes; the others are summed out with their estimated shares."""
 
     one: Law
     members: np.ndarray
-    """By code of the channel, the code of the attributes' combination."""
+    """The code of the attributes' combination, by code of the channel."""
     within: Floats
-    """By code of the channel, its share of its combination."""
+    """The share of each code of the channel in its combination."""
 
     @cached_property
     def entries(self) -> Floats:
@@ -369,10 +374,10 @@ class SummedLaw(WrittenLaw):
 
 
 def law_of(axis: Channel, names: Sequence[str], counts: Floats) -> Law | None:
-    """Return the law of those of an axis' attributes that are asked for; the rest is summed out.
+    """Return the law of the chosen attributes of an axis; the rest is summed out.
 
-    `counts` are the likeliest of the axis. Only variances depend on how they are shared, which is taken to be
-    alike in all slices of the other axes (Ma and Sivakumar 5, where the others have no law of their own).
+    `counts` are the most likely of the axis. Only variances depend on their shares, which are assumed to be
+    equal in all slices of the other axes (Ma and Sivakumar 5, if the others have no law of their own).
     """
     sizes = axis.domain.sizes
     places = [i for i, n in enumerate(axis.attributes) if n in names]

@@ -1,4 +1,4 @@
-"""Questions for `estimate` and `query`: the attributes of each table that is asked for, and what was kept."""
+"""Questions for `estimate` and `query`: the attributes of each requested table, and kept columns."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ MOST_KEPT = 1000
 
 
 def check_names(sidecar: Sidecar, names: Sequence[str], by: str | None, joint: Sequence[str]) -> None:
-    """Check that what is asked for exists, and means something."""
+    """Check that the named attributes exist, and that the combination of arguments means something."""
     for option, asked in (("attributes", names), ("joint", joint), ("by", [by] if by else [])):
         for name in asked:
             if name not in sidecar.by_name:
                 raise unknown_column(name, sidecar.by_name, option)
     if joint and (names or by):
-        what = f"{argument('joint')} goes with neither {argument('attributes')} nor {argument('by')}"
+        what = f"{argument('joint')} can't be combined with {argument('attributes')} or {argument('by')}"
         raise UsageError("joint-with-others", what, f"name the class in {argument('joint')}")
     if joint and (len(set(joint)) != len(joint) or not 2 <= len(joint) <= 3):
         what = f"{argument('joint')} takes two or three different attributes"
-        raise UsageError("joint-of-two-or-three", what, f"such as {argument('joint', ['age', 'salary'])}")
+        raise UsageError("joint-of-two-or-three", what, f"try {argument('joint', ['age', 'salary'])}")
     kept = [n for n in (*names, *joint) if sidecar.by_name[n].role == "kept"]
     if kept and (
         (not by and not joint) or len(kept) == len(joint) or (by and sidecar.by_name[by].role == "kept")
@@ -42,7 +42,7 @@ def check_names(sidecar: Sidecar, names: Sequence[str], by: str | None, joint: S
 def groups_of(
     sidecar: Sidecar, names: Sequence[str], by: str | None, joint: Sequence[str]
 ) -> list[tuple[str, ...]]:
-    """Return the attributes of each table; the first is `by`, where one is given."""
+    """Return the attributes of each table; the first is `by`, if it is given."""
     if joint:
         return [tuple(joint)]
     chosen = list(dict.fromkeys(names)) or [a.name for a in sidecar.perturbed]
@@ -51,7 +51,7 @@ def groups_of(
     rest = [n for n in chosen if n != by]
     if not rest:
         what = "nothing is left to estimate by class"
-        raise UsageError("nothing-to-estimate", what, "name an attribute besides the class")
+        raise UsageError("nothing-to-estimate", what, "name another attribute than the class")
     return [(by, n) for n in rest]
 
 
@@ -60,13 +60,13 @@ def with_kept(
 ) -> tuple[Table, Sidecar]:
     """Return the release and its sidecar with a domain for each of these columns.
 
-    A kept column of which the sidecar lists no values is public as it is: its domain is what it holds,
-    numbers in at most `bins` bins of a round width.
+    A kept column whose values the sidecar doesn't list is public: its domain is read from it, numbers in at
+    most `bins` bins of a round width.
     """
     unlisted = [a for n in dict.fromkeys(crossed) if not (a := sidecar.by_name[n]).has_domain]
     if bins is not None and (bins < 2 or all(dtypes.is_discrete(a.kind) for a in unlisted)):
         what = f"{argument('bins')} takes 2 or more, for kept columns of numbers that others are crossed with"
-        raise UsageError("bins-not-usable", what, f"such as {argument('by', 'age')} {argument('bins', 10)}")
+        raise UsageError("bins-not-usable", what, f"try {argument('by', 'age')} {argument('bins', 10)}")
     if not unlisted:
         return table, sidecar
     table = spooled(table, stack)
@@ -88,7 +88,7 @@ def _listed(attribute: Attribute, facts: Facts | None, bins: int | None) -> Attr
         return msgspec.structs.replace(attribute, **Categories(kind, sorted(facts.values), nulls).written())
     if bins is None or dtypes.is_discrete(kind):
         what = f"the kept column {quoted(name)} has more than {MOST_KEPT} values, too many to cross with others"
-        bins_step = f"say in how many bins, such as {argument('bins', 10)}"
+        bins_step = f"use bins, such as {argument('bins', 10)}"
         step = "cross another column" if dtypes.is_discrete(kind) else bins_step
         raise UsageError("too-many-kept-values", what, step)
     cut = Bins(kind, nice_edges(facts.low, facts.high, bins, kind), nulls)

@@ -63,9 +63,9 @@ def _text(labels: Sequence[str] | np.ndarray) -> pa.Array:
 
 
 def fill_estimated(table: pa.Table | pl.DataFrame, sidecar: Sidecar, output: Output) -> None:
-    """Write what was estimated with a sidecar at stage "estimated", which says of what domains and matrices.
+    """Write the estimates with a sidecar at stage "estimated", which has the domains and matrices.
 
-    Its records are the table's rows; how many the release has is in the history.
+    Its records are the table's rows; the history has the number of the release's.
     """
     past = sidecar.history
     sidecar = msgspec.structs.replace(
@@ -84,14 +84,14 @@ def fill_estimated(table: pa.Table | pl.DataFrame, sidecar: Sidecar, output: Out
 
 
 def table_remarks(tables: Sequence[EstimatedTable], estimator: str) -> list[str]:
-    """Return what is to be said of the tables: where there are no intervals, and where they mislead."""
+    """Return the remarks on the tables: about missing intervals, and those that may mislead."""
     remarks = sampled(tables)
     channels = {c.name: c for t in tables for c in t.axes if not c.kept}
     blind = [n for n, c in channels.items() if not c.matrix.invertible]
     if blind:
         remarks.append(
-            f"No intervals where {', '.join(blind)} takes part: the noise is too wide for an unbiased estimate "
-            "(inspect shows the condition number), so only the EM estimate is given."
+            f"No intervals where {', '.join(blind)} takes part: the noise is too wide for an unbiased "
+            "estimate, so only the EM estimate is given. See `ppdm inspect` for the condition number."
         )
     rest = [t for t in tables if not {a.name for a in t.axes} & set(blind)]
     under_noise = [t for t in rest if any(c.noise is not None for c in t.axes)]
@@ -105,15 +105,16 @@ def table_remarks(tables: Sequence[EstimatedTable], estimator: str) -> list[str]
     even = [t.name for t in binned if t.name not in heaped]
     if even:
         remarks.append(
-            f"The intervals for {', '.join(even)} hold if the originals are spread evenly within their bins. "
-            "If they are heaped, as ages or hours are, most intervals may be wrong without any sign of it."
+            f"The intervals for {', '.join(even)} hold if the originals are spread evenly within their "
+            "bins. If they are heaped, as ages or hours are, most intervals may be wrong, and nothing "
+            "shows it."
         )
     some = [t for t in rest if t.interval.missing and t.name not in heaped]
     if some:
         which = ", ".join(f"{t.name} ({t.interval.missing} of {t.estimate.size} counts)" for t in some)
         remarks.append(
-            f"No intervals for {which}: too few records were changed there for an interval that covers what it "
-            "says. Combine fewer attributes, or use more records."
+            f"No intervals for {which}: too few values were randomised there to compute reliable ones. "
+            "Combine fewer attributes, or use more records."
         )
     outside = {t.name: t.interval.without(t.estimate) for t in rest if t not in under_noise}
     if any(outside.values()):
@@ -133,25 +134,21 @@ def table_remarks(tables: Sequence[EstimatedTable], estimator: str) -> list[str]
 
 
 def sampled(tables: Sequence[EstimatedTable]) -> list[str]:
-    """Return how many records the estimates are from, where records withhold attributes."""
+    """Return the sentence on how many records the estimates are from, if records withhold attributes."""
     if tables[0].sampled is None:
         return []
     by_number = sorted((t.all_records, t.name) for t in tables)
     least, most = by_number[0][0], by_number[-1][0]
     number = f"{least:,}" if least == most else f"{least:,} to {most:,}"
-    what = by_number[0][1] if len(tables) == 1 else "Each of these"
-    return [
-        f"{what} was published by {number} of {tables[0].records:,} records. Estimates are from these; "
-        "intervals are about all of them, as far as a sample tells."
-    ]
+    what = by_number[0][1] if len(tables) == 1 else "Each attribute"
+    return [f"{what}: estimated from {number} of {tables[0].records:,} records. Intervals cover all records."]
 
 
 def against_truth(tables: Sequence[EstimatedTable], population: bool) -> list[str]:
-    """Return what is wrong with an original that fits a release too well, or too badly; refuse a copy of it.
+    """Return a warning about an original that fits a release too well or too badly; refuse a copy of it.
 
-    Counts equal to the published ones may be chance where few values change. Those of a reconstruction lie
-    nearer to the estimates than chance has it, if none of these is below 0, and those of other records further
-    away.
+    Counts equal to the published ones may be chance if few values change. Those of a reconstruction lie nearer
+    to the estimates than by chance, if none of these is below 0, and those of other records further away.
     """
     rows = [(t, t.truth) for t in tables if t.truth is not None and not all(c.kept for c in t.axes)]
     if rows and all(np.array_equal(t.published, truth) for t, truth in rows):
@@ -159,13 +156,18 @@ def against_truth(tables: Sequence[EstimatedTable], population: bool) -> list[st
         if chance < log(RARELY):
             what = f"{argument('truth')} names the release itself: its counts are the published ones"
             raise MismatchError("truth-is-the-release", what, OWN)
-        said = "The true counts equal the published ones: the original may be the release itself."
+        said = "Warning: the true counts equal the published ones, so the original may be the release itself."
         return [said] if chance < log(0.05) else []
     rows = [(t, truth) for t, truth in rows if not t.interval.missing and all(c.noise is None for c in t.axes)]
     if not population and sum(_nearness(t, truth) for t, truth in rows) < log(RARELY):
-        return ["The true counts fit the estimates better than chance allows: they may be a reconstruction's."]
+        return [
+            "Warning: the true counts fit the estimates better than chance allows, so they may be a "
+            "reconstruction's."
+        ]
     far = [t.name for t, truth in rows if t.interval.far_from(truth)]
-    return [f"The true counts of {some(far)} don't fit the release: they may be another table's."] * bool(far)
+    return [
+        f"Warning: the true counts of {some(far)} don't fit the release, so they may be another table's."
+    ] * bool(far)
 
 
 def _nearness(table: EstimatedTable, truth: np.ndarray) -> float:

@@ -1,14 +1,14 @@
 """Tables of counts for `estimate`, and for attacks, reports and networks: counted in one pass, and estimated.
 
-The records of a stratum make a table of what they reveal. Where all records reveal the same, and none are
-noise, the laws act along the axes of one table, and closed forms hold (Dowd 3.2 and 3.3). Else each table is
-estimated from the strata that reveal its attributes. How many records these are does not depend on their
-values, so it is taken as given: what is estimated of these m records holds for all n, with the error of a
-sample, f(1-f)(1/m - 1/n). The likeliest counts also use records that reveal only some of the attributes.
+The records of a stratum make a table of the attributes that they reveal. If all records reveal the same, and
+none are noise, the laws act along the axes of one table, and closed forms hold (Dowd 3.2 and 3.3). Else each
+table is estimated from the strata that reveal its attributes. The number of these records does not depend on
+their values, so it is treated as fixed: an estimate from these m records holds for all n, with the error of a
+sample, f(1-f)(1/m - 1/n). The most likely counts also use records that reveal only some of the attributes.
 
-Where there are rounds this is so of the last that reveals a table, given what earlier rounds published: its
-recipes were chosen by that, and records that chose them are no fair sample any more. So intervals and unbiased
-estimates are from that round alone; the likelihood is that of all records.
+With rounds this holds for the last one that reveals a table, given the records of earlier rounds: these chose
+its recipes, so they aren't a fair sample any more. So intervals and unbiased estimates are from that round
+alone; the likelihood is that of all records.
 """
 
 from __future__ import annotations
@@ -34,11 +34,13 @@ from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import Table
 
 ALIKE = 1.02
-"""Records whose lam differs by no more than this factor are of one stratum."""
+"""The factor of lam within which records belong to one stratum."""
 MOST_CELLS = 1 << 21
-"""Cells of all tables of several attributes: estimates take 150 bytes each, and would be noise long before."""
+"""The most cells of all tables of several attributes: estimates take 150 bytes each, and would be noise long
+before.
+"""
 
-FETCH_AGAIN = "the data or the sidecar was changed: fetch both again"
+FETCH_AGAIN = "fetch both again: the data or the sidecar was changed"
 Group = tuple[Channel, ...]
 """The axes of a table."""
 
@@ -49,21 +51,21 @@ class EstimatedTable(Displayed):
 
     axes: Group
     names: tuple[str, ...]
-    """The attributes that it is of: some may share an axis."""
+    """The attributes; some may share an axis."""
     published: np.ndarray
-    """How many records were published as each value itself; what lies beyond the domain is left out."""
+    """The number of records published as each value itself, without those beyond the domain."""
     estimate: np.ndarray
     interval: Interval
     records: int
-    """How many the release has."""
+    """The number of records in the release."""
     all_records: int
-    """From how many of them the table is estimated."""
+    """The number of records that the table is estimated from."""
     sampled: np.ndarray | None = None
-    """From how many each count is estimated, where records withhold attributes."""
+    """The number of records that each count is estimated from, if records withhold attributes."""
     observed: np.ndarray | None = None
-    """The counts by published code where the laws act along the axes; None where strata are pooled."""
+    """The counts by published code if the laws act along the axes; None if strata are pooled."""
     by: bool = False
-    """Whether the first attribute is the class."""
+    """True if the first attribute is the class."""
     truth: np.ndarray | None = None
 
     @property
@@ -102,7 +104,7 @@ def count(
 ) -> list[Floats]:
     """Return a table of counts for each group of channels, an axis a channel.
 
-    Of a release, so by what was published, or of `original` data. `outside` is the next step where a value is
+    Counts published codes of a release, or values of `original` data. `outside` is the next step if a value is
     outside its domain.
     """
     channels = {a.name: a for group in groups for a in group}
@@ -149,7 +151,7 @@ def _added(a: list[np.ndarray], b: list[np.ndarray]) -> list[np.ndarray]:
 
 
 def tabulated(codes: Sequence[Codes], shape: Sequence[int]) -> np.ndarray:
-    """Return how many rows have each combination of codes, with an axis for each."""
+    """Return the number of rows with each combination of codes, with an axis for each."""
     return code_counts(joint_codes(codes, shape), prod(shape)).reshape(shape)
 
 
@@ -174,9 +176,9 @@ class Wanted:
 
     names: tuple[str, ...]
     axes: Group
-    """What was kept first."""
+    """The axes, kept ones first."""
     places: tuple[int, ...]
-    """Which of the axes that are read they are."""
+    """The places of the axes among those that are read."""
     grouped: Grouped
 
     @classmethod
@@ -191,12 +193,12 @@ class Wanted:
 
     @property
     def kept(self) -> tuple[int, ...]:
-        """Return how many values each axis has that was kept."""
+        """Return the number of values of each kept axis."""
         return tuple(a.domain.size for a in self.axes if a.kept)
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Return how many values each other axis has."""
+        """Return the number of values of each other axis."""
         return tuple(a.domain.size for a in self.axes if not a.kept)
 
     @property
@@ -207,15 +209,15 @@ class Wanted:
 
 @dataclass(frozen=True, eq=False)
 class CountedTable:
-    """What was published of a table that is wanted."""
+    """The published counts of a wanted table."""
 
     wanted: Wanted
     cells: list[Floats]
-    """By stratum the counts of what it reveals."""
+    """The counts of the revealed codes, by stratum."""
     lam: Floats
-    """By stratum the mean of its records' lam."""
+    """The mean of the records' lam, by stratum."""
     withholds: bool
-    """Whether some records withhold a column of this table or of another."""
+    """True if some records withhold a column of this table or of another."""
 
     @property
     def whole(self) -> tuple[PooledLaw, Floats]:
@@ -230,7 +232,7 @@ class CountedTable:
 def estimated_tables(
     table: Table, sidecar: Sidecar, asked: Sequence[Sequence[str]], estimator: str, coverage: Coverage
 ) -> tuple[list[EstimatedTable], int]:
-    """Return the estimates of the tables asked for, in one pass, and how many records there are."""
+    """Return the estimates of the wanted tables, in one pass, and the number of records."""
     counted, records = counted_tables(table, sidecar, asked)
     done = []
     for c in counted:
@@ -246,7 +248,7 @@ def estimated_tables(
 def counted_tables(
     table: Table, sidecar: Sidecar, asked: Sequence[Sequence[str]]
 ) -> tuple[list[CountedTable], int]:
-    """Return what was published of the tables asked for, in one pass, and how many records there are."""
+    """Return the published counts of the wanted tables, in one pass, and the number of records."""
     axes = {a.name: a for names in asked for a in axes_of(sidecar, names)}
     strata = Strata.of_axes(sidecar, list(axes.values()))
     wanted = [Wanted.of(strata, sidecar, names) for names in asked]
@@ -264,7 +266,9 @@ def counted_tables(
 
 
 def _by_stratum(strata: Strata, wanted: Sequence[Wanted], batch: Batch) -> list[np.ndarray]:
-    """Return how many records have each recipe, and by table and stratum each combination of codes."""
+    """Return the number of records with each recipe, and with each combination of codes by table and
+    stratum.
+    """
     recipes, codes = strata.read(batch)
     one = len(strata.lam) == 1
     found = [np.array([batch.rows]) if one else np.bincount(recipes, minlength=len(strata.lam))]
@@ -278,7 +282,7 @@ def _by_stratum(strata: Strata, wanted: Sequence[Wanted], batch: Batch) -> list[
 
 
 def _along_axes(w: Wanted, observed: Floats, estimator: str, coverage: Coverage) -> EstimatedTable:
-    """Estimate a table that laws along its axes make; slices of what was kept are tables of their own."""
+    """Estimate a table from laws along its axes; slices of kept values are tables of their own."""
     matrices: Matrices = [a.law for a in w.axes]
     names = w.names
     estimate = ESTIMATORS[estimator](observed, matrices)
@@ -308,7 +312,7 @@ def _along_axes(w: Wanted, observed: Floats, estimator: str, coverage: Coverage)
 
 
 def _by_slice(w: Wanted, observed: Floats) -> Floats:
-    """Return how many records the slice of each cell has."""
+    """Return the number of records in the slice of each cell."""
     own = observed.sum(axis=tuple(range(len(w.kept), observed.ndim)), keepdims=True)
     return by_attribute(np.broadcast_to(own, (*w.kept, *w.sizes)), w.axes, w.names)
 
@@ -316,7 +320,7 @@ def _by_slice(w: Wanted, observed: Floats) -> Floats:
 def _pooled(
     w: Wanted, cells: Sequence[Floats], lam: Floats, estimator: str, coverage: Coverage
 ) -> EstimatedTable:
-    """Estimate a table from the strata that reveal it, slice by slice of what was kept."""
+    """Estimate a table from the strata that reveal it, slice by slice of kept values."""
     slices, kept = prod(w.kept), len(w.kept)
     own = [c.reshape(slices, -1) for c in cells]
     records = np.sum([c.sum(axis=1) for c in own], axis=0)
@@ -346,7 +350,9 @@ def _slice(
     estimator: str,
     coverage: Coverage,
 ) -> list[Floats]:
-    """Return what was published, the estimate, its interval, and from how many of n records: each flat."""
+    """Return the published counts, the estimate, its interval, and the number of its records out of n, each
+    flat.
+    """
     law = PooledLaw([laws[i] for i in whole], np.array([cells[i].sum() for i in whole]))
     observed = np.concatenate([cells[i] for i in whole])
     m = float(observed.sum())
@@ -364,10 +370,10 @@ def _slice(
 
 
 def likeliest_counts(law: PooledLaw, observed: Floats, least: float = 0.0) -> Floats:
-    """Return the likeliest counts; of several attributes from those of each, as if they were independent.
+    """Return the most likely counts; of several attributes from those of each, as if they were independent.
 
-    Records that reveal one attribute alone tell no more of it than that: what the likeliest table says beyond
-    comes from those that reveal several. EM ends where a step adds fewer than `least` nats.
+    Records that reveal one attribute alone only inform about that. The rest of the most likely table comes from
+    those that reveal several. EM ends when a step adds fewer than `least` nats.
     """
     sizes, start = law.strata[0].sizes, np.full(1, float(observed.sum()))
     if len(sizes) == 1:

@@ -1,9 +1,9 @@
-"""The joint distribution of attributes and class, learnt from a release alone.
+"""The joint distribution of attributes and class, learned from a release alone.
 
 Four models are tried: the classes' shares alone, naive Bayes, the joint table of a grown set of attributes, and
-class-wise forests over all of them. The original class is an axis of each, with its own channel. All are
-judged by how likely held-out published records make their published label, and the simplest within one
-standard error of the best is taken (maths 10); the joint table is taken if no other gains much more.
+class-wise forests over all of them. The original class is an axis of each, with its own channel. All are judged
+by how likely held-out published records make their published label, and the simplest within one standard error
+of the best is taken (docs/technical/method.md); the joint table is taken if no other gains much more.
 """
 
 from __future__ import annotations
@@ -42,44 +42,43 @@ __all__ = [
 ]  # fmt: skip
 
 LEAST = 2.0
-"""Nats by which naive Bayes or a forest must make the published labels likelier, over all records."""
+"""Nats by which naive Bayes or a forest must make the published labels more likely, over all records."""
 CHOSEN = 4.0
-"""Nats more where records differ in what they reveal: the records that judge have also chosen the strength."""
+"""The same if records differ in what they reveal: then the records that judge have also chosen the strength."""
 ALIKE = 0.05
-"""By this share of what it gains may a model be better than a joint table that is still taken.
+"""The share of its gain by which a model may be better than a joint table that is still preferred.
 
-Where records reveal only some attributes it is the table's own gain, divided by the labels less one: the fewer
-labels, the more of what tells them apart is in a few attributes
-(docs/technical/experiments.md, "Whole records").
+If records reveal only some attributes it is the table's own gain, divided by the labels less one: with fewer
+labels, a few attributes distinguish them better (docs/technical/experiments.md, "Whole records").
 """
 CLEARLY = 2.0
 """Standard errors by which a model of perturbed columns alone must be better than their law given kept ones."""
 JUDGING = 0
-"""The fold that judges between what was kept and what perturbed columns say of each other."""
+"""The fold that judges between the law given kept columns and a joint table of perturbed ones."""
 TEMPERS = (0.25, 0.5, 0.75, 1.0)
-"""By the best of these the log-odds of naive Bayes and of a forest are scaled."""
+"""The scales that are tried for the log-odds of naive Bayes and of a forest."""
 
 
 Law = Model | GivenKept
-"""What a record's original values may have been, given all that it shows."""
+"""A law of a record's original values, given all that it shows."""
 
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """A model of all records, and the same learnt without some folds, by fold."""
+    """A model of all records, and the same learned without some folds, by fold."""
 
     name: str
     model: Model
     held: dict[int, Model]
 
     scores: Floats
-    """By how much attributes make the label of each record in a fold that was held back likelier; else NaN."""
+    """The gain of each record's label from attributes, in a fold that was held back; otherwise NaN."""
 
     @classmethod
     def judged(
         cls, name: str, sample: Sample, model: Model, held: dict[int, Model], tempers: Sequence[float] = (1.0,)
     ) -> Candidate:
-        """Return the candidate with the temper that makes held-out labels likeliest."""
+        """Return the candidate with the temper that makes held-out labels most likely."""
         found = np.full((len(tempers), sample.records), np.nan)
         for fold, own in held.items():
             rows = np.flatnonzero(sample.folds == fold)
@@ -94,20 +93,20 @@ class Candidate:
 
 @dataclass(frozen=True, eq=False)
 class Learnt:
-    """What a release says of the joint distribution."""
+    """A learned joint distribution of a release."""
 
     sample: Sample
     name: str
     model: Law | None
     gain: float
-    """Nats a record by which the published label became likelier, on records held out."""
+    """The gain of the published label in nats a record, on held-out records."""
     gains: dict[str, float]
     held: Mapping[int, Law]
-    """The same model learnt without a fold, by fold: what shows how certain it is."""
+    """The same model learned without each fold, which shows how certain it is."""
     linked: Law | None
-    """The model that records are drawn from: the same, but where records withhold cells the forest."""
+    """The model that records are drawn from: the same, or the forest if records withhold cells."""
     careful: Learnt | None = None
-    """Where held-out records confirm no model of a perturbed class: naive Bayes, to be called not confirmed."""
+    """Naive Bayes, to be called not confirmed, if held-out records confirm no model of a perturbed class."""
     confirmed: bool = True
 
     @property
@@ -118,10 +117,10 @@ class Learnt:
 
 
 def learn(sample: Sample, cells: int = CELLS) -> Learnt:
-    """Learn the simplest model within one standard error of the best, or none where nothing shows.
+    """Learn the simplest model within one standard error of the best, or none if nothing is confirmed.
 
     With kept columns that is the law of what was perturbed given what was kept, unless a joint table of
-    perturbed columns makes the records of a fold that was held back likelier.
+    perturbed columns makes the records of a fold that was held back more likely.
     """
     if not sample.records:
         return Learnt(sample, "none", None, 0.0, {}, {}, None)
@@ -182,7 +181,7 @@ def _with_kept(sample: Sample, cells: int) -> Learnt:
 
 
 def _joint_table(sample: Sample, cells: int) -> Candidate | None:
-    """Return a joint table of perturbed columns that says something of the class, if there is one."""
+    """Return a joint table of perturbed columns that depends on the class, if there is one."""
     perturbed = sample.only([p for p, c in enumerate(sample.channels) if not c.kept])  # they come first
     grown = Growing(perturbed, cells).grown() if perturbed.channels else None
     found = None if grown is None else _table(perturbed, grown)
@@ -203,7 +202,7 @@ def _candidates(
 
 
 def _stands_out(candidate: Candidate, sample: Sample) -> bool:
-    """Return whether labels became likelier than chance makes them; a searched model must show more."""
+    """Return whether labels became more likely than chance makes them; a searched model must show more."""
     gain = float(np.nanmean(candidate.scores))
     least = THRESHOLD if candidate.name == "joint" else LEAST
     if sample.varies:

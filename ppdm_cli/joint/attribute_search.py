@@ -1,4 +1,4 @@
-"""J: the joint table of a set of attributes, grown one attribute at a time (maths 10).
+"""Search for a joint table: a set of attributes, grown one attribute at a time (docs/technical/method.md).
 
 From single attributes over pairs, as long as the likelihood of the class, cross-validated on published
 records, rises by `THRESHOLD`: no clean data is needed, and a release without a signal gives no set.
@@ -18,20 +18,22 @@ from ppdm_cli.estimating import TINY, Steps, Stop, Tables
 from ppdm_cli.joint.sample import FOLDS, Sample, SubTable
 
 THRESHOLD = 10.0
-"""Nats by which the class must become likelier; of a table that one fold judges, by as many in that fold."""
+"""The gain in nats that an attribute needs for the class; for a table that one fold judges, in that fold."""
 CELLS = 400_000
 CELLS_A_RECORD = 20
-"""A table of more cells is learnt from nothing: breast cancer's 466 records lost a point."""
+"""The most cells for each record: with more, breast cancer's 466 records lost a point."""
 MOST_ATTRIBUTES = 5
 CANDIDATES = 16
-"""Attributes that are tried together; those that say most of the class alone."""
+"""The number of attributes that are tried together: those most informative about the class alone."""
 FOLLOWERS = 3
-"""Candidates that stay after each addition: those that the last one left most to say."""
+"""The number of candidates that stay after each addition: the most informative after the last one."""
 FOLDED_CELLS = 1_600_000
-"""Tables of more cells, over all folds and classes, are judged by one fold."""
+"""The most cells, over all folds and classes, of tables that all folds judge; larger ones are judged by one."""
 STOP = Stop(enough=0.05, patience=3, more=10, most=400)
 QUICK, FINALISTS = Stop(enough=0.05, patience=3, more=10, most=15), 3
-"""Where records differ in what they reveal a step costs more: a few steps choose the sets to go on with."""
+"""The rules to stop if records differ in what they reveal: a step costs more, so a few steps choose the sets to
+continue with.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +80,7 @@ class Growing:
         return Found(places, fit.table[0], scores, int(fit.steps[0]), folds, gain)
 
     def size(self, places: tuple[int, ...]) -> int:
-        """Return how many cells a table has, published or original, whichever are more."""
+        """Return the number of cells of a table, published or original, whichever is larger."""
         # what records reveal is counted in tables of its own, none of more attributes than a record reveals
         strata = self._sample.strata
         most = [max(max(e.outputs, e.inputs) for e in strata.exposures[p].each) for p in places]
@@ -93,7 +95,7 @@ class Growing:
         return [self._fitted(f.places, f.tables, f.folds) for f in quick[:FINALISTS]]
 
     def extended(self, found: Found, by: Found, stop: Stop = STOP) -> Found:
-        """Return both sets as one, learnt from their product."""
+        """Return both sets as one, learned from their product."""
         places = found.places + by.places
         folds = found.folds
         if self.size(places) * self._sample.classes * FOLDS > FOLDED_CELLS:
@@ -107,12 +109,12 @@ class Growing:
         return found.tables if found.folds == folds else found.tables[[found.folds.index(f) for f in folds]]
 
     def rise(self, new: Found, old: Found) -> float:
-        """Return by how much the held-out likelihood rises, over all records, as far as the folds tell."""
+        """Estimate the rise of the held-out likelihood, over all records, from the folds."""
         before = [old.scores[old.folds.index(f)] for f in new.folds]
         return float((new.scores - np.array(before)).sum()) * FOLDS / len(new.folds)
 
     def grown(self) -> Found | None:
-        """Return the best set, or None where no attribute says anything."""
+        """Return the best set, or None if no attribute is informative."""
         candidates = sorted(self.singles, key=lambda f: -f.gain)[:CANDIDATES]
         if not candidates:
             return None
@@ -137,7 +139,7 @@ class Growing:
         return best
 
     def _enough(self, found: Found) -> float:
-        """Return by how much the likelihood must rise, over all records, for a set to be gone on with."""
+        """Return the rise of the likelihood, over all records, that a set needs to be continued."""
         return THRESHOLD * FOLDS / len(found.folds)
 
     def _fits(self, found: Found, by: Found) -> bool:
@@ -149,7 +151,7 @@ class Growing:
 
 
 def steps_of(seen: Sequence[SubTable], observed: Sequence[Tables]) -> Steps:
-    """Return EM for tables of the class and some attributes, by what was seen of them: counts (1, fold, ...).
+    """Return EM for tables of the class and some attributes, from their counts (1, fold, ...).
 
     The class is one more axis, with its own matrix; one that was kept has none, and its labels are problems of
     their own.
@@ -167,7 +169,7 @@ def steps_of(seen: Sequence[SubTable], observed: Sequence[Tables]) -> Steps:
 def fitted(seen: Sequence[SubTable], observed: Sequence[Tables], start: Tables, steps: int) -> Floats:
     """Return the table of the class and some attributes after so many steps from `start`.
 
-    Where nobody showed anything of them that is `start`.
+    Without any counts that is `start`.
     """
     if not seen:
         return start
@@ -182,7 +184,7 @@ def outer(one: Tables, other: Tables) -> Tables:
 
 
 def class_likelihood(held: Sequence[Tables | None]) -> Callable[[Sequence[Tables], np.ndarray], Floats]:
-    """Return what judges by log p(label | published attributes) of held-out counts (fold, label, cells ...)."""
+    """Return a judge by log p(label | published attributes) of held-out counts (fold, label, cells ...)."""
     parts = []
     for number, own in enumerate(held):
         if own is not None:  # else without labels

@@ -18,24 +18,24 @@ from ppdm_cli.arrays import Codes, Floats, chi_square_tail
 from ppdm_cli.estimating import Tables
 
 COSINES, FEWEST_ORDERED = 5, 12
-"""An order of at least so many values is known by so many waves, the slow ones likelier."""
+"""The number of waves that describe an order of at least so many values; slow ones are more likely."""
 DEPTH, LEAST = 3, 50
-"""Of a tree, and the records in a leaf."""
+"""The depth of a tree, and the least records in a leaf."""
 MOST_TREES, MOST_FAILED = 20, 1
 RATE = 0.6
 FIRST, LATER = 4 * (MOST_FAILED + 1), 0.05
 """The share of the level at which the first tree is tested (effects take half), and the level of later ones."""
 VISIBLE = 2.0
-"""By so many standard deviations must a dependence as strong as any stand out for a tree to be tried."""
+"""The standard deviations by which the strongest possible dependence must stand out for a tree to be tried."""
 STRONGEST = 4.0
 """The variance of the strongest dependence, in nats of log p."""
 MOST_GROWING = 1 << 14
-"""Records that a tree is grown on."""
+"""The most records that a tree is grown on."""
 MOST_CHANCES = 1 << 25
-"""Of more chances, of records by values, every so many-th record is learnt from."""
+"""The most probabilities, of records by values; with more, only every k-th record is used."""
 RARE = 1e-6
 MOST_CODES = 128
-"""A column of more codes, if they have no order, has no effect; trees may still ask it."""
+"""The most codes without an order of a column that has an effect; trees may still test others."""
 SCALES = 2.0 ** np.arange(-12, 3)
 """Factors of the effects' variances. The one with the most evidence is taken in each round of the fit."""
 MOST_ROUNDS, LEAST_GAIN = 12, 0.5
@@ -44,11 +44,11 @@ EM_STEPS = 5
 """Steps of EM at the end for the effect of a column with few codes."""
 
 Halves = Callable[[int], np.ndarray]
-"""Which records a tree is grown on, by the number of the attempt."""
+"""A function from the number of an attempt to the records that a tree is grown on."""
 
 
 class AskedColumn(NamedTuple):
-    """A column that may be asked: its codes, how many there are, and how many of the first are ordered."""
+    """A column that may be tested: its codes, their number, and how many of the first are ordered."""
 
     codes: Codes
     size: int
@@ -57,7 +57,7 @@ class AskedColumn(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Splits:
-    """A full binary tree: at each node a feature, and which of its codes go left."""
+    """A full binary tree: at each node a feature, and the codes of it that go left."""
 
     feature: np.ndarray
     left: np.ndarray
@@ -71,7 +71,7 @@ class Splits:
         return node
 
     def children(self, node: np.ndarray, nodes: int, codes: Sequence[Codes]) -> np.ndarray:
-        """Return where records go from the nodes of a level, which has so many."""
+        """Return the nodes that records go to from those of a level, which has so many."""
         right = np.zeros(len(node), bool)
         for own in range(nodes):
             split = nodes - 1 + own
@@ -81,14 +81,14 @@ class Splits:
 
 @dataclass(frozen=True, eq=False)
 class Boosted:
-    """log p(original value | other columns): of all records, and what each tree adds."""
+    """The law log p(original value | other columns): a part for all records, and additions by trees."""
 
     start: Tables
     basis: Tables
     effects: dict[int, Tables]
-    """What each code of a column adds, in terms of the basis, by column."""
+    """The addition of each code of a column, in terms of the basis, by column."""
     trees: tuple[tuple[Splits, Tables], ...]
-    """Each with its leaves' steps, in terms of the basis."""
+    """The trees, each with its leaves' steps, in terms of the basis."""
 
     def chances(self, codes: Sequence[Codes], records: int) -> Tables:
         """Return p(original value | other columns), (records, values)."""
@@ -117,9 +117,9 @@ def boosted(
 ) -> Boosted:
     """Learn the law of a column from its published codes, by p(published code | original value).
 
-    `alone` are the shares of the original values, of which the first so many are `ordered`. As many of the
-    features as are `certain` are asked first, and the others for what those leave to say. `level` is the chance
-    that a column which depends on nothing is found to depend on something.
+    `alone` are the shares of the original values, of which the first so many are `ordered`. The first `certain`
+    features are tested first, and the others for the rest. `level` is the chance that a column which depends on
+    nothing is found to depend on something.
     """
     every = slice(None, None, max(1, -(-len(published) * len(alone) // MOST_CHANCES)))
     some = [f._replace(codes=f.codes[every]) for f in features]
@@ -137,7 +137,7 @@ def boosted(
 
 
 def _basis(values: int, ordered: int) -> Tables:
-    """Return what a law is made of, (values, terms): slow waves of an order, or each value by itself."""
+    """Return the basis of a law, (values, terms): slow waves of an order, or each value separately."""
     if ordered < FEWEST_ORDERED:
         return np.eye(values, dtype=np.float32)
     waves = np.arange(1, COSINES + 1)
@@ -170,7 +170,7 @@ def _chances(start: Tables, basis: Tables, steps: Tables) -> Tables:
 
 @dataclass(eq=False)
 class _Boosting:
-    """A law in the making, and what it says of the records that it is learnt from."""
+    """A law while it is learned, with its predictions for the records that it is learned from."""
 
     features: list[AskedColumn]
     published: Codes
@@ -203,7 +203,9 @@ class _Boosting:
         return True
 
     def _candidates(self) -> list[tuple[int, float, Tables]]:
-        """Return by column a p-value, and terms of its codes whose coefficients have a variance of one."""
+        """Return a p-value for each column, and terms of its codes whose coefficients have a variance of
+        one.
+        """
         found, records = [], len(self.published)
         information = _moments(np.linalg.eigvalsh(self._scores.T @ self._scores / max(records, 1)))
         for number, feature in enumerate(self.features if records else ()):
@@ -241,7 +243,7 @@ class _Boosting:
         return best
 
     def attempt(self, may_ask: int, half: np.ndarray, contrast: int, level: float) -> bool | None:
-        """Add a tree if it is beyond chance at a level; return whether it was, or None where none could be."""
+        """Add a tree if it is beyond chance at a level; return whether it was, or None if none can be."""
         growing, testing = np.flatnonzero(half)[:MOST_GROWING], np.flatnonzero(~half)
         asked = [n for n, f in enumerate(self.features[:may_ask]) if f.size > 1]
         if not asked or not len(growing):
@@ -274,7 +276,7 @@ class _Boosting:
         return True
 
     def polish(self) -> None:
-        """Take steps of EM in leaves and in codes of short columns: what never occurs comes down to zero."""
+        """Take steps of EM in leaves and in codes of short columns: values that never occur go down to zero."""
         for number in EM_STEPS * [n for n, e in self.effects.items() if len(e) <= 1 << DEPTH]:
             effect = self.effects[number]
             self.effects[number] = effect + self._polished(self._codes[number], len(effect))
@@ -282,7 +284,7 @@ class _Boosting:
             self.trees[number] = splits, steps + self._polished(splits.leaves(self._codes), len(steps))
 
     def _polished(self, leaf: np.ndarray, leaves: int) -> Tables:
-        """Return what a step of EM adds in each leaf."""
+        """Return the addition of a step of EM in each leaf."""
         before, _, after = self._believed(self._steps, self.published)
         _, known = _by_leaf(leaf, before, leaves)
         _, seen = _by_leaf(leaf, after, leaves)
@@ -294,7 +296,7 @@ class _Boosting:
         return np.asarray(more)
 
     def _believed(self, steps: Tables, published: Codes) -> tuple[Tables, Tables, Tables]:
-        """Return the chances of values before and after what was published, and the chance of that."""
+        """Return the probabilities of values before and after the published code, and that of the code."""
         before = _chances(self.start, self.basis, steps)
         after = self.matrix[published]
         after *= before
@@ -309,7 +311,7 @@ class _Boosting:
         return float(np.log(chance).sum(dtype=np.float64)), np.asarray(after @ self.basis)
 
     def _grown(self, may_ask: list[int], scores: Tables, rows: np.ndarray, depth: int, contrast: int) -> Splits:
-        """Return a tree grown on some records for the contrast of values that other columns say most of."""
+        """Return a tree grown on some records for the contrast of values that other columns predict best."""
         tables = []
         for number in may_ask:
             feature = self.features[number]
@@ -338,7 +340,7 @@ class _Boosting:
 
 
 def _by_leaf(leaf: np.ndarray, scores: Tables, leaves: int) -> tuple[np.ndarray, Floats]:
-    """Return how many records each leaf has, and the sums of their scores."""
+    """Return the number of records in each leaf, and the sums of their scores."""
     from scipy.sparse import csr_array
 
     ones = np.ones(len(leaf), np.float32)
@@ -347,7 +349,7 @@ def _by_leaf(leaf: np.ndarray, scores: Tables, leaves: int) -> tuple[np.ndarray,
 
 
 def _best_cuts(cell: np.ndarray, score: Floats, nodes: int, feature: AskedColumn) -> tuple[Floats, np.ndarray]:
-    """Return for each node what the best cut of a feature gains, and which codes go left."""
+    """Return the gain of the best cut of a feature at each node, and the codes that go left."""
     shape = (nodes, feature.size)
     records = np.bincount(cell, minlength=nodes * feature.size).reshape(shape)
     sums = np.bincount(cell, score, nodes * feature.size).reshape(shape)

@@ -1,4 +1,5 @@
-"""T: for each class a forest over all attributes, from tables of pairs (maths 10; Chow and Liu 1968).
+"""Chow-Liu forests: for each class a forest over all attributes, from tables of pairs
+(docs/technical/method.md; Chow and Liu 1968).
 
 An edge is as heavy as the likelihood of held-out published pairs rises over independence; the heaviest
 forest stays. Reading published records is passing messages along it.
@@ -28,27 +29,27 @@ from ppdm_cli.joint.marginals import BATCH_CELLS, Marginals, likelier, most_like
 from ppdm_cli.joint.sample import FOLDS, Sample, SubTable
 
 EDGE = 2.0
-"""Nats that an edge must be worth."""
+"""The gain in nats that an edge needs."""
 STOP = Stop(enough=1e-3, patience=2, more=5, most=300)
 PAIR_CELLS = 1 << 16
 ALL_PAIRS_CELLS = 1 << 22
-"""Of all pairs and classes together."""
+"""The most cells of all pairs and classes together."""
 PAIR_COST = 1 << 9
-"""Cells that a pair counts as at least: its overhead."""
+"""The least cells that a pair counts as, for its overhead."""
 MOST_PAIR_CELLS = 1 << 20
-"""Cells of all tables that are estimated at once."""
+"""The most cells of all tables that are estimated at once."""
 ROWS = 1 << 13
-"""Records that pass messages at a time."""
+"""The number of records that pass messages at a time."""
 
 
 Pair = tuple[int, int]
 Fitted = tuple[dict[Pair, Floats], dict[Pair, Tables], dict[Pair, Tables]]
-"""By pair what it gains over independence within each class, its table, and that of all records."""
+"""The gain of each pair over independence within each class, its table, and that of all records."""
 
 
 @dataclass(frozen=True, eq=False)
 class Branch:
-    """An attribute, what it hangs on (-1: nothing), and its distribution given that (parent, own)."""
+    """An attribute, its parent (-1: none), and its distribution given that, (parent, own)."""
 
     place: int
     parent: int
@@ -57,12 +58,12 @@ class Branch:
 
 @dataclass(frozen=True, eq=False)
 class Forest:
-    """For each published class the branches, parents first."""
+    """The branches for each published class, parents first."""
 
     matrices: tuple[Floats, ...]
     classes: tuple[tuple[Branch, ...], ...]
     dealt: bool = False
-    """Without any edge: values are drawn in the order of the published ones, as by class (maths 4)."""
+    """True if there is no edge: values are drawn in the order of the published ones, as by class."""
 
     @property
     def places(self) -> tuple[int, ...]:
@@ -71,9 +72,9 @@ class Forest:
     def _messages(
         self, branches: Sequence[Branch], codes: Sequence[Codes], every: bool = True
     ) -> tuple[dict[int, Floats], dict[int, Floats], Floats]:
-        """Return the evidence about each attribute's value (`every`, else only where others hang on it).
+        """Return the evidence about each attribute's value (`every`, or only of those with children).
 
-        With it what each says of its parent's value, both up to factors, and the log-likelihood.
+        Also the evidence of each about its parent's value, both up to factors, and the log-likelihood.
         """
         inner = {b.parent for b in branches}
         seen = [b.place for b in branches if every or b.place in inner]
@@ -96,7 +97,7 @@ class Forest:
         return evidence, up, log
 
     def marginals(self, codes: Sequence[Codes], labels: Codes) -> list[Floats]:
-        """Return for each place the posterior of its original codes, up to a factor a record (Pearl 1988)."""
+        """Return the posterior of each place's original codes, up to a factor a record (Pearl 1988)."""
         found = [np.zeros((len(labels), m.shape[1])) for m in self.matrices]
         for c, branches in enumerate(self.classes):
             rows = np.flatnonzero(labels == c)
@@ -153,7 +154,7 @@ class Forest:
         return np.searchsorted(np.cumsum(original)[:-1], places, side="right")
 
     def sampled(self, label: int, records: int, rng: np.random.Generator) -> list[np.ndarray]:
-        """Return records of one class as the forest has them."""
+        """Draw records of one class from the forest."""
         drawn = [np.zeros(records, np.int64) for _ in self.matrices]
         for branch in self.classes[label]:
             for start in range(0, records, ROWS):
@@ -168,9 +169,9 @@ class Forest:
 def learn_forests(
     sample: Sample, order: Sequence[int], tried: Sequence[Marginals]
 ) -> tuple[Forest, dict[int, Forest]]:
-    """Return the forest of all records, and by fold those learnt without one.
+    """Return the forest of all records, and by fold those learned without one.
 
-    `order` has the attributes, those that say most of the class first: when there are too many pairs, the
+    `order` has the attributes, the most informative about the class first: if there are too many pairs, the
     last ones have no edges.
     """
     marginals = tried[-1] if sample.varies else likelier(sample, tried)
@@ -208,7 +209,7 @@ def _built(
 
 
 def _candidates(sample: Sample, order: Sequence[int]) -> list[int]:
-    """Return as many attributes as have pairs that are counted and estimated in a second or so."""
+    """Return as many attributes as can be counted and estimated in pairs within a second or so."""
     chosen: list[int] = []
     cells = 0
     for place in order:
@@ -294,7 +295,7 @@ def _fitted(
 def _of_sub_tables(
     sample: Sample, marginals: Mapping[int | None, list[Floats]], pairs: Sequence[Pair], stop: Stop
 ) -> list[Fitted]:
-    """Return what is found of pairs without each fold; the gains are those of records that show both."""
+    """Return the results for pairs without each fold; the gains are those of records that show both."""
     found: list[Fitted] = [({}, {}, {}) for _ in range(FOLDS)]
     for some, seen in _alike(sample, pairs):
         gains, tables, wholes = _fitted_together(sample, marginals, some, seen, stop)
@@ -305,7 +306,7 @@ def _of_sub_tables(
 
 
 def _alike(sample: Sample, pairs: Sequence[Pair]) -> Iterator[tuple[list[Pair], list[list[SubTable]]]]:
-    """Yield pairs that were shown by the same laws, and what was seen of each."""
+    """Yield pairs that were published by the same laws, and the counts of each."""
     waiting: dict[object, tuple[list[Pair], list[list[SubTable]]]] = {}
     for pair in pairs:
         seen = sample.sub_tables(pair)
@@ -364,7 +365,7 @@ def _fitted_together(
 
 
 def _stacked(seen: Sequence[SubTable]) -> SubTable:
-    """Return what was seen of several pairs, by (pair, fold, label, cells), each with its own lam by fold."""
+    """Return the counts of several pairs, by (pair, fold, label, cells), each with its own lam by fold."""
     counts = np.stack([s.counts for s in seen])
     lam = np.repeat(np.stack([np.asarray(s.lam, np.float64) for s in seen]), FOLDS, axis=0)[:, None]
     return replace(seen[0], counts=counts, lam=lam)

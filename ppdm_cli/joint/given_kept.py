@@ -1,7 +1,7 @@
-"""The law of what was perturbed given what was kept: one column after the other, each by its own boosted law.
+"""The law of perturbed columns given kept ones: one column after the other, each by its own boosted law.
 
-Each is drawn given all that was kept, the class if that was kept, and what has been drawn already; a perturbed
-class comes last. The class is one of the columns that may be asked: only what they do not say already is its.
+Each is drawn given all kept columns, the class if it was kept, and the columns drawn already; a perturbed class
+comes last. The class is one of the columns that may be tested: it only adds to the others.
 """
 
 from __future__ import annotations
@@ -19,11 +19,13 @@ from ppdm_cli.repeatable import hashed, uniform
 
 SEED = 20262
 LEVEL = 0.03
-"""The chance that a dependence is found where no perturbed column depends on anything: all columns share it."""
+"""The probability that a dependence is found if no perturbed column depends on anything: all columns share
+it.
+"""
 READ_AT_ONCE = 1 << 13
-"""So many records are read at a time: their chances stay in the processor's cache."""
+"""The number of records that are read at a time: their probabilities stay in the processor's cache."""
 DRAWS = 8
-"""So many times are the other columns drawn for what a record says of one."""
+"""The number of draws of the other columns for the posterior of one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,12 +92,12 @@ class GivenKept:
         return found.get(LABEL, labels), [found.get(p, codes[p]) for p in self.places]
 
     def published(self, codes: Sequence[Codes], labels: Codes) -> Floats:
-        """Return log p(what was published of perturbed columns | what was kept), by record."""
+        """Return log p(published codes of perturbed columns | kept columns), by record."""
         read = self._read(codes, labels, own_numbers(np.arange(len(labels)), 0))
         return np.asarray(sum(logs for _, logs, _ in read))
 
     def alone(self, codes: Sequence[Codes], labels: Codes, places: Collection[int] | None = None) -> Floats:
-        """Return log p(what was published of each perturbed column by itself), by record."""
+        """Return log p(published code) of each perturbed column separately, by record."""
         found = np.zeros(len(labels))
         for own in self.laws:
             if places is None or own.place in places:
@@ -105,7 +107,7 @@ class GivenKept:
         return found
 
     def posteriors(self, codes: Sequence[Codes], labels: Codes) -> dict[int, Floats]:
-        """Return by place p(original value | published record), by the mean over draws of those before."""
+        """Return p(original value | published record) by place, as the mean over draws of those before."""
         found, rows = dict[int, Floats](), np.arange(len(labels))
         for copy in range(DRAWS):
             asked, numbers = self._certain(codes, labels), own_numbers(rows, copy)
@@ -116,7 +118,7 @@ class GivenKept:
         return found
 
     def blind(self) -> GivenKept:
-        """Return the law as it is without what was published of perturbed columns."""
+        """Return the law without the published codes of perturbed columns."""
         laws = [replace(own, matrix=np.ones_like(own.matrix)) for own in self.laws]
         return replace(self, laws=tuple(laws))
 

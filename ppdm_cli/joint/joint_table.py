@@ -1,4 +1,4 @@
-"""The class-wise joint table of a few attributes: what it says of records, and draws from it."""
+"""The class-wise joint table of a few attributes: likelihoods and posteriors of records, and draws."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ from ppdm_cli.estimating import Tables, forward
 
 TINY = 1e-300
 MOST_SUMS = 1 << 20
-"""Sums of an attribute's weights that are held for all that may be known of a record: 8 to 16 MiB."""
+"""The most cumulated weights of an attribute that are held for all that may be known of a record: 8 to 16
+MiB.
+"""
 Uniform = Callable[[int, np.ndarray], Floats]
-"""Numbers in [0, 1) for some attribute (its place) of some records (their rows among those given)."""
+"""A function that gives numbers in [0, 1) for an attribute (its place) and records (their rows)."""
 
 
 def normalised(weights: Floats) -> Floats:
@@ -35,10 +37,10 @@ class Sums(NamedTuple):
     """The cumulated weights of a value, for all that may be known of a record: `picked` for many of them."""
 
     sums: Floats
-    """A row for each, filled up with infinity to a power of two."""
+    """The cumulated weights, a row for each, filled up with infinity to a power of two."""
     totals: Floats
     sizes: tuple[int, ...]
-    """How many values each of the known things has."""
+    """The number of values of each known column."""
     values: int
 
     @classmethod
@@ -68,13 +70,13 @@ class JointTable:
 
     places: tuple[int, ...]
     matrices: tuple[Floats, ...]
-    """One for each of the places."""
+    """The matrices, one for each of the places."""
     table: Floats
-    """(classes, cells ...); each class sums to 1."""
+    """The table, (classes, cells ...); each class sums to 1."""
 
     @cached_property
     def _silent(self) -> list[np.ndarray]:
-        """Return for each place which published codes are the same whatever the original was: *withheld*."""
+        """Return the published codes of each place that are the same whatever the original was: *withheld*."""
         return [np.asarray((m == 1).all(axis=1)) for m in self.matrices]
 
     @cached_property
@@ -83,9 +85,9 @@ class JointTable:
         return {}
 
     def _told(self, silent: int) -> tuple[list[int], Tables]:
-        """Return the places that tell something, and the table to expect of what they publish.
+        """Return the informative places, and the expected table of their published codes.
 
-        `silent` has a bit set for each place that does not.
+        `silent` has a bit set for each place that isn't.
         """
         if silent not in self._tables:
             told = [i for i in range(len(self.places)) if not silent >> i & 1]
@@ -112,7 +114,7 @@ class JointTable:
         return found
 
     def logs(self, codes: Sequence[Codes]) -> Floats:
-        """log p(published codes | class), (records, classes)."""
+        """Return log p(published codes | class), (records, classes)."""
         return np.asarray(np.log(np.maximum(self.likelihood(codes), TINY)))
 
     @cached_property
@@ -127,7 +129,7 @@ class JointTable:
     def draw(self, codes: Sequence[Codes], labels: Codes, uniform: Uniform) -> list[np.ndarray]:
         """Return original codes drawn from their posterior, given the published codes and the label.
 
-        One attribute after the other: given those drawn, and what was published of the rest.
+        Attributes are drawn one after the other, given those drawn before and the published codes of the rest.
         """
         published, rows = [codes[p] for p in self.places], np.arange(len(labels))
         drawn: list[np.ndarray] = []
@@ -143,7 +145,7 @@ class JointTable:
 
     @cached_property
     def _sums(self) -> list[Sums | None]:
-        """Return for each axis the sums that its values are drawn by; None where they are too many to hold."""
+        """Return the sums by which each axis's values are drawn; None if they are too many to hold."""
         return [
             Sums.of(np.moveaxis(table, 1 + axis, -1)[..., None, :] * matrix)
             if table.size * len(matrix) <= MOST_SUMS
@@ -153,7 +155,7 @@ class JointTable:
 
     @cached_property
     def _open(self) -> list[Floats]:
-        """Return for each axis the table with all others published, (class, published ..., original)."""
+        """Return the table of each axis with all others published, (class, published ..., original)."""
         tables = []
         for own in range(len(self.places)):
             table = self.table
@@ -164,7 +166,7 @@ class JointTable:
         return tables
 
     def marginals(self, codes: Sequence[Codes], labels: Codes) -> list[Floats]:
-        """Return for each place the posterior of its original codes, up to a factor a record."""
+        """Return the posterior of each place's original codes, up to a factor a record."""
         published = [codes[p] for p in self.places]
         found = []
         for own, (matrix, table) in enumerate(zip(self.matrices, self._open, strict=True)):
@@ -173,7 +175,7 @@ class JointTable:
         return found
 
     def sampled(self, label: int, records: int, rng: np.random.Generator) -> list[np.ndarray]:
-        """Return records of one class as the table has them."""
+        """Draw records of one class from the table."""
         sums = np.cumsum(self.table[label])
         cells = np.searchsorted(sums, rng.random(records) * sums[-1], side="right")
         return list(np.unravel_index(np.minimum(cells, len(sums) - 1), self.table.shape[1:]))

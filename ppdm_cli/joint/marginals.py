@@ -17,15 +17,17 @@ from ppdm_cli.joint.attribute_search import class_likelihood, steps_of
 from ppdm_cli.joint.sample import FOLDS, Sample, SubTable
 
 MARGINAL_STEPS = (50, 300)
-"""From equal shares; the end of EM, the most likely distribution, is jagged and cost two points on spambase."""
+"""The steps of EM from equal shares; its end, the most likely distribution, is jagged and cost two points on
+spambase.
+"""
 STEPS_APART, STEPS_TRIED = 60, (1, 4, 15, 60, 300)
-"""As if class and attribute were independent, and then from there."""
+"""The steps of EM for each as if independent of the class, and then from there."""
 STRENGTHS = (0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 3.0, 5.0, 8.0, 16.0)
 """The strengths by which log-odds are multiplied: after a few steps they are too small."""
 WEAK = 15
-"""The steps of what is learnt where held-out labels confirm nothing."""
+"""The steps of the distributions for which held-out labels confirm nothing."""
 SMOOTH = 0.5
-"""So many records of each class are added, spread evenly over an attribute's values."""
+"""The number of records of each class that are added, spread evenly over an attribute's values."""
 BATCH_CELLS = 1 << 21
 
 OUT = (None, *range(FOLDS))
@@ -63,8 +65,8 @@ def learn_marginals(sample: Sample) -> list[Marginals]:
 def _weak_and_confirmed(sample: Sample) -> list[Marginals]:
     """Return the distributions after a few steps, and after as many and as strong as held-out labels confirm.
 
-    All attributes have the same number of steps and the same strength. Each may say too little to be confirmed
-    alone, and the best of many numbers would be chance (docs/technical/experiments.md, "No signal").
+    All attributes have the same number of steps and the same strength. Each may be too uninformative to be
+    confirmed alone, and the best of many numbers would be chance (docs/technical/experiments.md, "No signal").
     """
     classes = sample.shares(_seen(sample, []).astype(np.float64))
     attributes = [_Attribute.of(sample, p, classes) for p in range(len(sample.channels))]
@@ -82,12 +84,12 @@ def _weak_and_confirmed(sample: Sample) -> list[Marginals]:
 
 @dataclass(frozen=True, eq=False)
 class _Attribute:
-    """The joint distribution of the class and one attribute, learnt step by step from independence."""
+    """The joint distribution of the class and one attribute, learned step by step from independence."""
 
     seen: Sequence[SubTable]
     steps: Steps
     apart: Floats
-    """(as OUT, classes, values), the most likely where the two are independent."""
+    """The most likely table if the two are independent, (as OUT, classes, values)."""
     table: Floats
 
     @classmethod
@@ -112,7 +114,7 @@ class _Attribute:
         return _smoothed(shares(tilted, 1), sum(int(s.counts.sum()) for s in self.seen))
 
     def gain(self, strength: float) -> float:
-        """Return by how many nats the labels of each fold are likelier than if they were independent."""
+        """Return the gain of each fold's labels over independence, in nats."""
         table = self.apart.sum(axis=2, keepdims=True) * self.within(strength)
         return self._likelihood(table) - max(self._likelihood(_apart(table)), self._likelihood(self.apart))
 
@@ -161,7 +163,7 @@ def _seen(sample: Sample, places: Sequence[int]) -> np.ndarray:
 def _smoothed(table: Tables, records: int) -> Floats:
     """Return p(value | class) from shares (..., class, value), with a little more of each value.
 
-    EM ends at zeros, and one zero would outweigh all that other attributes say.
+    EM ends at zeros, and one zero would outweigh all other attributes.
     """
     counts = table.astype(np.float64) * records + SMOOTH / table.shape[-1]
     return np.asarray(counts / counts.sum(axis=-1, keepdims=True))

@@ -1,7 +1,7 @@
 """Models of class and attributes for reconstruction, trees and attacks: shares of classes, a law within each.
 
-What a record says of its class goes through the class's own channel: with a kept class that is the published
-label, with a perturbed one the label is evidence like any other.
+The evidence of a record about its class includes the class's own channel: a kept class is the published label,
+and for a perturbed one the label is evidence like any other.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from ppdm_cli.joint.joint_table import TINY, JointTable, Uniform, normalised, pi
 from ppdm_cli.joint.sample import LABEL, RecordCoin, Sample
 
 COIN = -1
-"""The place whose numbers decide whether a record is noise."""
+"""The place of the random numbers that decide whether a record is noise."""
 STEPS_ALONE = 40
-"""Of each table that a model is made of, from attributes independent of each other and of the class."""
+"""The steps of EM of each table of a model, from attributes independent of each other and of the class."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,12 +30,12 @@ class Model:
     """p(original class, original values)."""
 
     label: Floats
-    """p(published label | original class)"""
+    """The matrix p(published label | original class)."""
     shares: Floats
-    """Of the original classes."""
+    """The shares of the original classes."""
     within: JointTable | Forest
     temper: float = 1.0
-    """Many attributes that say the same make a model too sure: its log-odds of the class are scaled."""
+    """The scale of the model's log-odds of the class: many redundant attributes make it too sure."""
     coin: RecordCoin | None = None
 
     @property
@@ -44,7 +44,7 @@ class Model:
 
     @property
     def table(self) -> Floats | None:
-        """Return p(original values | class), (classes, cells ...), where the model is a table; else None."""
+        """Return p(original values | class), (classes, cells ...), if the model is a table; else None."""
         return self.within.table if isinstance(self.within, JointTable) else None
 
     @cached_property
@@ -55,7 +55,7 @@ class Model:
     def said(self, codes: Sequence[Codes]) -> list[Floats]:
         """Return p(published attributes | class) up to a factor a record, (records, classes).
 
-        Under a coin where it tells, and where it says noise.
+        With a coin, the two are for informative draws and for noise.
         """
         if self.coin is None:
             return [self.within.likelihood(codes)]
@@ -65,14 +65,14 @@ class Model:
         return [lam[:, None] * np.exp(told - top), noise[:, None] * np.exp(blind - top)]
 
     def _blind(self, codes: Sequence[Codes]) -> list[Codes]:
-        """Return what is left of records where the coin says noise; one for all, where that is nothing."""
+        """Return the kept parts of records that are noise; one for all records if nothing is kept."""
         assert self.coin is not None
         left = self.coin.as_noise(codes)
         return [c[:1] for c in left] if self.coin.alone else left
 
     @property
     def _labels(self) -> list[Floats]:
-        """Return p(published label | class), under a coin where it tells and where it says noise."""
+        """Return p(published label | class), with a coin for informative draws and for noise."""
         if self.coin is None:
             return [self.label]
         return [self.coin.label.matrix, self.coin.label.as_noise]
@@ -103,9 +103,9 @@ class Model:
         return np.asarray(np.log(np.maximum(own, TINY) / np.maximum(joint, TINY)))
 
     def rise(self, said: Sequence[Floats], labels: Codes) -> Floats:
-        """Return by how much a record's label is likelier by what its attributes say of the class.
+        """Return the gain of a record's label from its attributes.
 
-        What they say of the coin alone, which a class under it shares, is taken off.
+        The attributes' evidence about the coin alone, which a class under it shares, is subtracted.
         """
         if self.coin is None:
             return self.scores(said, labels) - np.log(np.maximum(self.label @ self.shares, TINY))[labels]
@@ -113,7 +113,7 @@ class Model:
         return self.scores(said, labels) - self.scores(unsaid, labels)
 
     def telling(self, codes: Sequence[Codes], labels: Codes) -> Floats:
-        """Return by class how likely the coin told, given the record: (records, classes)."""
+        """Return P(the draw was informative | record) by class: (records, classes)."""
         told, blind = (s * label[labels] for s, label in zip(self.said(codes), self._labels, strict=True))
         return np.asarray(told / np.maximum(told + blind, TINY))
 
@@ -130,7 +130,7 @@ class Model:
         return classes, self.within.draw(codes, classes, numbers)
 
     def published(self, codes: Sequence[Codes], labels: Codes) -> Floats:
-        """Return log p(what was published), by record, given a kept class."""
+        """Return log p(published codes), by record, given a kept class."""
         logs = [self.within.logs(codes)]
         if self.coin is not None:
             noise = np.log(np.maximum(self.coin.noise(codes, self.places), TINY))[:, None]
@@ -144,7 +144,7 @@ class Model:
         return found - np.log(np.maximum(self.label @ self.shares, TINY))[labels] * self.label_kept
 
     def marginals(self, codes: Sequence[Codes], labels: Codes) -> list[Floats]:
-        """Return for each place the posterior of its original codes given the published record."""
+        """Return the posterior of each place's original codes given the published record."""
         chances = self.chances(codes, labels)
         sides = [(chances, codes)]
         if self.coin is not None:
@@ -161,23 +161,22 @@ class Model:
         return found
 
     def posteriors(self, codes: Sequence[Codes], labels: Codes) -> dict[int, Floats]:
-        """Return by place p(original value | published record); the class is at LABEL."""
+        """Return p(original value | published record) by place; the class is at LABEL."""
         found = dict(zip(self.places, self.marginals(codes, labels), strict=True))
         return found | {LABEL: self.chances(codes, labels)}
 
     def blind(self) -> Model:
-        """Return the model as it is without what was published, but for a kept class."""
+        """Return a copy of the model that ignores published values, except for a kept class."""
         matrices = tuple(np.ones_like(m) for m in self.within.matrices)
         told = self.label if self.label_kept else np.ones_like(self.label)
         return replace(self, label=told, within=replace(self.within, matrices=matrices), coin=None)
 
 
 def alone(model: Model, sample: Sample, fold: int) -> Model:
-    """Return a model with the structure of another, learnt from one fold: a judge of trees grown without it.
+    """Return a model with the structure of another, learned from one fold: a judge of trees grown without it.
 
-    What chance did to the records that a tree was grown from is not in the fold. But the fold has a quarter of
-    the records, so what it shows is blurred: such a judge finds trees worse than they are
-    (docs/technical/method.md).
+    The chance effects in the records that a tree was grown from aren't in the fold. But the fold has a quarter
+    of the records, so it is blurred: such a judge finds trees worse than they are (docs/technical/method.md).
     """
     rows = np.flatnonzero(sample.folds == fold)
     own = replace(
@@ -213,7 +212,7 @@ def alone(model: Model, sample: Sample, fold: int) -> Model:
 
 
 def table_model(sample: Sample, places: Sequence[int], table: Floats) -> Model:
-    """Return the model that a table of class and attributes is."""
+    """Return the model of a table of class and attributes."""
     table = np.asarray(table, np.float64)
     cells = tuple(range(1, table.ndim))
     totals = table.sum(axis=cells)

@@ -1,12 +1,12 @@
-"""The sample that models are learnt from: codes of all attributes in memory, in folds, and their sub-tables.
+"""The sample that models are learned from: codes of all attributes in memory, in folds, and their sub-tables.
 
-A release of more records than fit is thinned by a hash of the row's number: who learns from it gets the same
-records whatever the number of threads or the size of the partitions. Codes are over all exposures of an
-attribute (`releases.strata`); records that reveal the same of some attributes make one sub-table of counts.
+A release of more records than fit is thinned by a hash of the row's number, so learners get the same records
+whatever the number of threads or the size of the partitions. Codes are over all exposures of an attribute
+(`releases.strata`); records that reveal the same of some attributes make one sub-table of counts.
 
 Kept columns get domains from the release itself, and take part as exact evidence: words and a few numbers are
-their values, many numbers are cut at quantiles. What decides are the same rows whatever the size of the
-partitions; a value that they lack goes to the nearest code.
+their values, many numbers are cut at quantiles. The same rows decide whatever the size of the partitions; a
+value that they lack goes to the nearest code.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ LABEL = -2
 """The place of the class."""
 FOLDS = 4
 ALIKE = 2.0
-"""Records whose lam differs by a larger factor are counted apart: .6 and .2 pooled lose a fifth."""
+"""The factor of lam within which records are counted together: .6 and .2 pooled lose a fifth."""
 MOST_RECORDS = 1 << 20
 MOST_CODES = 1 << 26
 LABEL_STEPS = 1_000
 LARGEST_DOMAIN = 1024
-"""Attributes of more published values than this are left to the class-wise reconstruction."""
+"""The most published values of an attribute in a model; others are left to the class-wise reconstruction."""
 MOST_WORK = 1 << 30
 """The most multiplications of a step of EM for the tables of attributes with the class; others are left."""
 MOST_ENTRIES = 1 << 23
 """The most entries that the matrices of all attributes have, which are written out."""
 MOST_CHANNELS = 128
-"""Of more attributes than this those are taken whose published values differ most between the labels."""
+"""The most attributes of a model: those whose published values differ most between the labels."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,12 +55,12 @@ class SubTable:
     """The counts of records that reveal the same of some attributes and the class, and their law."""
 
     counts: np.ndarray
-    """(folds, published labels, cells ...); without the labels where the class is withheld."""
+    """The counts, (folds, published labels, cells ...); without the labels if the class is withheld."""
     axes: tuple[int, ...]
-    """Which axes of a table of the class (where it was perturbed) and all the attributes."""
+    """The axes of a table of the class (if it was perturbed) and all the attributes."""
     exposures: Sequence[Exposure]
     kept: bool
-    """Whether the class was kept: then it has no exposure."""
+    """True if the class was kept: then it has no exposure."""
     lam: Floats | float = 1.0
 
     @property
@@ -68,17 +68,17 @@ class SubTable:
         return self.kept or self.axes[0] == 0
 
     def part(self, observed: Tables) -> Part:
-        """Return what EM needs, of counts as `counts` or shares of them."""
+        """Return the part for EM, of `counts` or shares of them."""
         each = self.exposures
         return Part([e.matrix for e in each], observed, self.axes, [e.noise for e in each], self.lam)
 
 
 @dataclass(frozen=True, eq=False)
 class RecordCoin:
-    """What decides by record whether its cells reveal anything, or all are noise (maths 11)."""
+    """The random choice for each record whether its cells reveal anything, or all are noise."""
 
     lam: Floats
-    """By recipe."""
+    """The probability lam, by recipe."""
     attributes: tuple[Exposures, ...]
     label: Exposures
 
@@ -88,14 +88,14 @@ class RecordCoin:
         return all(e.noisy[: e.withheld].all() for e in self.attributes)
 
     def noise(self, codes: Sequence[Codes], places: Sequence[int]) -> Floats:
-        """Return the chance that a record is noise, and that noise is its codes."""
+        """Return the probability that a record is noise, and that noise gives its codes."""
         found: Floats = 1 - self.lam[codes[-1]]
         for place in places:
             found = found * self.attributes[place].noise[codes[place]]
         return found
 
     def as_noise(self, codes: Sequence[Codes], which: Any = True) -> list[Codes]:
-        """Return what records, or those of `which`, reveal where they are noise: the rest is withheld."""
+        """Return the codes of records, or of `which`, that may be noise; the rest is withheld."""
         each = zip(self.attributes, codes, strict=False)  # kept columns and the recipes' numbers follow
         noise = [np.where(which & e.noisy[c], e.withheld, c) for e, c in each]
         return [*noise, *codes[len(noise) :]]
@@ -111,13 +111,13 @@ class Sample:
     """Published codes, (attributes, records), and published labels."""
 
     strata: Strata
-    """Of the attributes that a model may use, kept ones last, and of the class."""
+    """The strata of the attributes that a model may use, kept ones last, and of the class."""
     codes: list[Codes]
-    """Those of the attributes; where records differ in what they reveal, the numbers of their recipes last."""
+    """The attributes' codes; if records differ in what they reveal, the numbers of their recipes come last."""
     labels: Codes
     folds: Codes
     published: np.ndarray
-    """How many records of the release have each label; the sample may have fewer."""
+    """The number of records of the release with each label; the sample may have fewer."""
 
     @property
     def channels(self) -> tuple[Channel, ...]:
@@ -155,7 +155,7 @@ class Sample:
         return found
 
     def cells(self, pair: tuple[int, int]) -> int:
-        """Return how many cells the table of two attributes' values has."""
+        """Return the number of cells of the table of two attributes' values."""
         return self.matrices[pair[0]].shape[1] * self.matrices[pair[1]].shape[1]
 
     @cached_property
@@ -164,7 +164,7 @@ class Sample:
         return self.law(LABEL)
 
     def law(self, place: int) -> Floats:
-        """Return p(code | original code) of a column by itself, of all records together."""
+        """Return p(code | original code) of a single column, of all records together."""
         last = place == LABEL
         own, lam = self.strata.exposures[-1 if last else place], self.strata.lam[self.recipes]
         if not own.noisy.any():
@@ -177,7 +177,7 @@ class Sample:
 
     @property
     def classes(self) -> int:
-        """Return how many labels there are, published or original, whichever are more."""
+        """Return the number of labels, published or original, whichever is larger."""
         label = self.strata.exposures[-1]
         return max(label.withheld, label.values)
 
@@ -187,12 +187,12 @@ class Sample:
         return self.counts([]).astype(np.float64)
 
     def counts(self, places: Sequence[int]) -> np.ndarray:
-        """Return how often each combination was published: (folds, labels, cells ...)."""
+        """Return the counts of each published combination: (folds, labels, cells ...)."""
         shape = [FOLDS, len(self.label_matrix), *(len(self.matrices[p]) for p in places)]
         return tabulated([self.folds, self.labels, *(self.codes[p] for p in places)], shape)
 
     def sub_tables(self, places: Sequence[int]) -> list[SubTable]:
-        """Return the counts of some attributes and the class, by what records reveal of them."""
+        """Return the counts of some attributes and the class, by the part of them that records reveal."""
         columns, kept = [self.labels, *(self.codes[p] for p in places)], self.label.kept
         grouped = self.strata.grouped([len(self.channels), *places], ALIKE)
         revealing = [i for i, s in enumerate(grouped.strata) if not places or any(s.axes)]
@@ -217,7 +217,9 @@ class Sample:
         return found
 
     def telling(self) -> Sample:
-        """Return the sample of no more attributes than a model may have, those that say most of the class."""
+        """Return the sample of no more attributes than a model may have, the most informative about the
+        class.
+        """
         if len(self.channels) <= MOST_CHANNELS or self.varies or not self.records:
             return self
         said = [departure(self.counts([p]).sum(axis=0)) for p in range(len(self.channels))]
@@ -259,7 +261,7 @@ class Sample:
     def shares(self, counts: Floats, place: int = LABEL) -> Floats:
         """Return the most likely shares of a column's original values, from counts of published codes.
 
-        Where records differ in what they reveal there may be several rows of counts.
+        If records differ in what they reveal, there may be several rows of counts.
         """
         channel = self.channel(place)
         if self.varies and not channel.kept:
@@ -287,7 +289,7 @@ def _shrunk(likeliest: Floats, matrix: Floats, counts: Floats) -> Floats:
 
 
 def usable(sidecar: Sidecar, label: Channel) -> list[Channel]:
-    """Return the perturbed channels that a joint model may have; none where the class has too many labels.
+    """Return the perturbed channels that a joint model may have; none if the class has too many labels.
 
     A channel that the label's own attribute goes through is left out: it depends on the label.
     """
@@ -305,7 +307,7 @@ def usable(sidecar: Sidecar, label: Channel) -> list[Channel]:
 
 
 def class_of(sidecar: Sidecar) -> Channel:
-    """Return the axis of the class, or of the attribute of the fewest values where no class has a domain."""
+    """Return the axis of the class, or of the attribute with the fewest values if no class has a domain."""
     named = sidecar.by_name.get(str(sidecar.class_))
     fewest = min(sidecar.perturbed, key=lambda a: a.domain.size).name
     return axis_of(sidecar, named.name if named is not None and named.has_domain else fewest)
@@ -319,15 +321,15 @@ def read(
 ) -> Sample:
     """Read the release as a sample, in one pass.
 
-    A table that is to be a release goes `through` what publishes it, which reads these columns: then what was
-    kept is left out.
+    A table that is to become a release goes `through` its publisher, which reads these columns; then kept
+    columns are left out.
     """
     names = [a.name for a in sidecar.kept if a.name not in label.attributes]
     chosen = usable(sidecar, label) + ([] if through else kept_channels(table, names, LARGEST_DOMAIN))
     if not chosen:
         raise UsageError(
             "nothing-to-learn-class-from",
-            f"there is nothing to learn {quoted(label.name)} from: it, or every other attribute, has too many "
+            f"nothing can be learned about {quoted(label.name)}: it, or every other attribute, has too many "
             f"values (at most {LARGEST_DOMAIN} each, and fewer of both together)",
             f"ask the owner for fewer bins, or reconstruct with {argument('method', 'by-class')}",
         )
@@ -347,7 +349,7 @@ def read(
 
 
 def departure(table: np.ndarray) -> float:
-    """Return by how many standard deviations chi-square says more than that two axes are independent."""
+    """Return the standard deviations by which chi-square exceeds that of two independent axes."""
     table = table[table.any(axis=1)][:, table.any(axis=0)].astype(np.float64)
     independent = np.outer(table.sum(axis=1), table.sum(axis=0)) / table.sum()
     free = max((len(table) - 1) * (table.shape[1] - 1), 1)
@@ -360,7 +362,7 @@ class _Thinned:
 
     most: int
     published: np.ndarray
-    """How many records have each published label, all records counted."""
+    """The number of records with each published label, of all records."""
     shift: int
     hashes: np.ndarray
     columns: list[np.ndarray]
@@ -394,9 +396,9 @@ class _Thinned:
 
 
 MOST_BINS = 128
-"""Numbers of more values are cut at so many quantiles."""
+"""The most values of numbers; more are cut at so many quantiles."""
 DECIDING_ROWS = 1 << 16
-"""About so many rows decide on the quantiles."""
+"""The approximate number of rows that decide on the quantiles."""
 
 
 def kept_channels(table: Table, names: Sequence[str], most: int) -> list[Channel]:

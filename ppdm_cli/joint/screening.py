@@ -1,8 +1,9 @@
-"""Which attributes tell anything of the class, by published records alone: quicker and surer than models.
+"""Screening of attributes that are informative about the class, from published records alone: quicker and surer
+than models.
 
-Published cells are projected on the few functions of the originals that a channel lets through best, and
-compared between the classes. What two attributes tell together is counted without what their main effects make
-of it: noise has other means, so that a main effect alone would look like an interaction.
+Published cells are projected on the few functions of the originals that a channel transmits best, and compared
+between the classes. The information of two attributes together is counted without their main effects: noise has
+other means, so a main effect alone would look like an interaction.
 """
 
 from __future__ import annotations
@@ -20,27 +21,29 @@ from ppdm_cli.releases import Exposure
 
 COSINES = 3
 FEW_VALUES = 12
-"""Values without an order, or fewer than so many, are compared each by itself."""
+"""The number of values below which, or without an order, each is compared separately."""
 FEWEST_EXPECTED = 5.0
-"""A function is left out that fewer records than this decide, in the smallest class."""
+"""The least expected number of records that decide a function, in the smallest class."""
 FEWEST, FEWEST_REVEALING = 20, 5.0
-"""Of a class with fewer records, or fewer to be expected that are not noise, nothing is said."""
+"""The least records of a class, and the least that aren't noise, for any statement about it."""
 FEWEST_SQUARED = 10.0
-"""Nor of a pair where n lam^2 is less: what main effects make of it is a product of two estimates."""
+"""The least n lam^2 of a pair: the part of its main effects is a product of two estimates."""
 UNASKED = -1000.0
-"""What is told of attributes that too few records show: less than of any that was looked at."""
+"""The score of attributes that too few records show: below that of any that was tested."""
 
 
 @dataclass(frozen=True)
 class Tells:
-    """Nats by which the classes differ beyond chance, with a penalty for what was looked at."""
+    """Scores of attributes: nats by which the classes differ beyond chance, with a penalty for the number of
+    tests.
+    """
 
     alone: dict[str, float]
     together: dict[tuple[str, str], float]
-    """What two attributes tell beyond what each tells alone, where some records show both."""
+    """The score of two attributes beyond that of each alone, if some records show both."""
 
     def ranked(self) -> tuple[list[str], dict[str, float]]:
-        """Return the attributes, those that tell most first, and what each tells, alone or with another."""
+        """Return the attributes, the most informative first, with the score of each, alone or with another."""
         told = {name: max(v, 0.0) for name, v in self.alone.items()}
         for pair, v in self.together.items():
             for name in pair if v > 0 else ():
@@ -49,7 +52,7 @@ class Tells:
 
 
 def screened(sample: Sample) -> Tells:
-    """Return what the records of a sample tell of their class."""
+    """Return the scores of a sample's attributes for the class."""
     names = [c.name for c in sample.channels]
     shares = sample.shares(sample.label_counts.sum(axis=0))
     alone, together = {}, {}
@@ -68,7 +71,7 @@ def screened(sample: Sample) -> Tells:
 
 
 def _sum(told: Sequence[float | None]) -> float:
-    """Return what all tables tell; what none could be asked about comes after all that was."""
+    """Add up the scores of all tables; tables with too little data rank last."""
     found = [t for t in told if t is not None]
     return sum(found) if found else UNASKED
 
@@ -78,7 +81,7 @@ def _cells(seen: SubTable) -> Sequence[Exposure]:
 
 
 def _functions(exposure: Exposure, ordered: bool) -> Floats:
-    """Return functions of what is published, (outputs, functions): scores of smooth effects of originals."""
+    """Return functions of published codes, (outputs, functions): scores of smooth effects of originals."""
     values = exposure.matrix.shape[1]
     if not ordered or values < FEW_VALUES:
         basis = np.eye(values)[:, : values - 1]
@@ -98,7 +101,7 @@ def _project(table: Floats, functions: Sequence[Floats]) -> Floats:
 def _score(seen: SubTable, ordered: Sequence[bool], shares: Floats, penalty: float) -> float | None:
     """Return half of chi-square less its mean, and less a penalty of so many of its standard deviations.
 
-    None where too few records say anything.
+    None if too few records are informative.
     """
     counts = seen.counts.sum(axis=0).astype(np.float64)
     records = counts.reshape(len(counts), -1).sum(axis=1)
@@ -142,12 +145,12 @@ def _score(seen: SubTable, ordered: Sequence[bool], shares: Floats, penalty: flo
 
 @dataclass(frozen=True)
 class _Effect:
-    """The means of an attribute's functions by label where records reveal it, and those of noise."""
+    """The means of an attribute's functions by label if records reveal it, and those of noise."""
 
     revealed: Floats
     noise: Floats
     lam: Floats
-    """By label the chance that a record reveals it; 1 of what is published by itself."""
+    """The probability by label that a record reveals it; 1 for separately published attributes."""
 
 
 def _effect(
@@ -177,7 +180,7 @@ def _by_main_effects(lam: Floats, exposures: Sequence[Exposure], effects: Sequen
 
 
 def _of_interactions(whole: Floats, functions: Sequence[Floats], told: Sequence[Floats]) -> Floats:
-    """Return the variance of f g less what main effects make of it, which are estimated from the same records.
+    """Return the variance of f g without the part of main effects, which are estimated from the same records.
 
     That is of f g - m_b f - m_a g, by the delta method; f and g have a mean of 0 over all records.
     """

@@ -1,8 +1,8 @@
 """Networks for `train-bayes`: parameters of a structure, from columns of one party or of several.
 
-The structure is known, or a tree that the release itself shows. Ma and Sivakumar: a miner who is sent all
-columns perturbed (Model II), or a party that learns its own nodes from its own columns and others' perturbed
-ones (Model I), and puts together what all of them learnt.
+The structure is known, or a tree that the release itself shows. In Ma and Sivakumar's Model II a miner gets all
+columns perturbed. In Model I a party learns its own nodes from its own columns and others' perturbed ones, and
+the parts of all parties are merged.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ MOST_NAMED_ROWS = 6
 
 @dataclass(frozen=True, repr=False)
 class LearntNetwork(Displayed):
-    """A network whose parameters were learnt."""
+    """A network whose parameters were learned."""
 
     network: Network
     sidecar: Sidecar
-    """What the table of parameters goes with: the channels of all columns that were used."""
+    """The sidecar of the table of parameters: the channels of all columns that were used."""
     records: int | None
     remarks: list[str]
     distances: list[Distance] = field(default_factory=list)
-    """From the reference, node by node, where one was given."""
+    """The distances from the reference, node by node, if one was given."""
 
     @property
     def frame(self) -> pl.DataFrame:
@@ -95,15 +95,15 @@ def train_bayes(
     learn_structure : {"tree", "auto"}, optional
         Learn a tree instead: all edges of the heaviest, or only those beyond chance.
     nodes : str or sequence of str, default all
-        The nodes to learn; of a tree that is learnt all perturbed columns and the class, or these columns.
+        The nodes to learn; for a learned tree all perturbed columns and the class, or these columns.
     estimator : {"inverse", "em"}, default "inverse"
-        How counts are estimated: unbiased, as in the paper, or the most likely ones.
+        The estimator of counts: unbiased, as in the paper, or the most likely ones.
     prior : float, default 0
         The Dirichlet prior of every parameter, in records.
     compare : Network, path or table, optional
         Known parameters, or the original, to measure the distance from.
     csv : CsvOptions, optional
-        How a CSV of an original is read.
+        The options for reading a CSV of an original.
 
     Returns
     -------
@@ -114,7 +114,7 @@ def train_bayes(
     given = data if isinstance(data, list) else [data]
     if learn_structure is not None:
         if network is not None:
-            what = f"{argument('network')} gives the structure that {argument('learn_structure')} learns"
+            what = f"{argument('network')} and {argument('learn_structure')} can't be combined"
             raise UsageError("two-structures", what, "leave one of them out")
         done = _with_structure(open_parties(given, csv, withheld=True), learn_structure, nodes, asked)
     else:
@@ -130,7 +130,7 @@ def merge_networks(
     compare: Network | TableLike | None = None,
     csv: CsvOptions | None = None,
 ) -> LearntNetwork:
-    """Join the parts of a network that several parties learnt.
+    """Join the parts of a network that several parties learned.
 
     Parameters
     ----------
@@ -139,7 +139,7 @@ def merge_networks(
     compare : Network, path or table, optional
         Known parameters, or the original, to measure the distance from.
     csv : CsvOptions, optional
-        How a CSV of the original is read.
+        The options for reading a CSV of the original.
 
     Returns
     -------
@@ -166,7 +166,7 @@ def _learnt(
 def _with_structure(
     parties: Sequence[Party], how: str, nodes: Sequence[str], asked: Estimation
 ) -> LearntNetwork:
-    """Return a tree over the columns, learnt from what was published of each two of them."""
+    """Return a tree over the columns, learned from the published codes of each two of them."""
     columns = [n for p in parties for n in p.table.schema.names if n != COLUMN]
     for name in nodes:
         if name not in columns:
@@ -197,7 +197,7 @@ def _compared(done: LearntNetwork, reference: Network | TableLike, csv: CsvOptio
 
 def _network(given: object) -> Network:
     if not isinstance(given, (Network, str, Path)):
-        what = "no network is named" if given is None else f"a {type(given).__name__} is no network"
+        what = "no network is named" if given is None else f"a {type(given).__name__} is not a network"
         step = f"use {argument('network', 'net.bif')}, or {argument('learn_structure', 'tree')} without one"
         raise UsageError("no-network", what, step)
     return given if isinstance(given, Network) else load(given)
@@ -211,13 +211,13 @@ def _named(structure: Network, nodes: Sequence[str]) -> list[str]:
 
 
 def _merged(networks: Sequence[Network], names: Sequence[str]) -> Network:
-    """Return one network of all nodes, each from the party that learnt it (Ma and Sivakumar, Model I, step 6).
+    """Return one network of all nodes, each from the party that learned it (Ma and Sivakumar, Model I, step 6).
 
     `names` are those of the files, for messages.
     """
     if len(networks) < 2:
         what = "one network alone has nothing to merge with"
-        raise UsageError("nothing-to-merge", what, "name those of two parties or more")
+        raise UsageError("nothing-to-merge", what, "name those of two or more parties")
     nodes: dict[str, Node] = {}
     whose: dict[str, str] = {}
     for network, name in zip(networks, names, strict=True):
@@ -233,12 +233,12 @@ def _merged(networks: Sequence[Network], names: Sequence[str]) -> Network:
             if known is node or known.parameters is None:
                 nodes[node.name], whose[node.name] = node, name
     if without := [n.name for n in nodes.values() if n.parameters is None]:
-        what = f"no party learnt the parameters of {listed(without)}"
+        what = f"no party learned the parameters of {listed(without)}"
         raise MismatchError("node-not-learnt", what, "name the network of the party that did")
     try:
         return Network.of(list(nodes.values()), list(dict.fromkeys(s for n in networks for s in n.sources)))
     except ValueError as error:
-        what, step = f"what the parties learnt is no network together: {error}", argument("network")
+        what, step = f"the parties' parts don't make a network: {error}", argument("network")
         raise MismatchError("no-network-together", what, f"give all parties one {step}") from None
 
 
@@ -252,7 +252,7 @@ def _disagreement(a: Node, b: Node) -> str:
 
 
 def _remarks(network: Network) -> list[str]:
-    """Return what else is to be said of a network, wherever its parameters were learnt."""
+    """Return the report's remarks on a learned network: missing intervals, exact nodes, total epsilon."""
     empty, thin, said = list[str](), list[str](), list[str]()
     for node in network:
         if node.records is None or node.std_error is None:
@@ -261,23 +261,23 @@ def _remarks(network: Network) -> list[str]:
             where = f"{quoted(node.name)} where {network.configuration(node, j) or 'always'}"
             (thin if node.records[j] else empty).append(where)
     if empty:
-        said.append(f"No records are estimated for {_first(empty)}: the parameters there are equal shares.")
+        said.append(f"No records are estimated for {_first(empty)}, so its parameters are equal shares.")
     if thin:
         why = "too few records, or a matrix without an inverse"
         said.append(f"No standard errors for {_first(thin)}: {why}.")
     if exact := [n.name for n in network if n.exact]:
-        said.append(f"Counted from original columns, so exact, and no gamma covers them: {listed(exact)}.")
+        said.append(f"Exact, because counted from original columns, and not protected: {listed(exact)}.")
     if partly := [n.name for n in network if n.raw and not n.exact]:
-        said.append(f"The tables of {listed(partly)} have original columns too, which no gamma covers.")
+        said.append(f"The tables of {listed(partly)} also have original columns, which are not protected.")
     return said + _promise([s.epsilon for s in network.sources])
 
 
 def _promise(epsilons: Sequence[float | None]) -> list[str]:
-    """Return what the releases promise together: columns of the same records add their epsilons."""
+    """Return the joint promise of the releases: columns of the same records add their epsilons."""
     known = [e for e in epsilons if e is not None]
     releases = "the release" if len(epsilons) == 1 else f"the {len(epsilons)} releases"
     if len(known) < len(epsilons):
-        return [f"No gamma is promised over the perturbed columns of a record, in {releases}."]
+        return [f"No limit holds over the perturbed columns of a record, in {releases}."]
     sums = f"{' + '.join(f'{up(e):.4g}' for e in known)} = " if len(known) > 1 else ""
     gamma = f" (gamma {up(exp(sum(known))):.4g})" if sum(known) < 700 else ""
     epsilon = f"{sums}{up(sum(known)):.4g}{gamma}"
@@ -285,7 +285,7 @@ def _promise(epsilons: Sequence[float | None]) -> list[str]:
 
 
 def _infinite(found: Sequence[Distance]) -> list[str]:
-    """Return which distances are infinite, and why."""
+    """Return the sentence on infinite distances, with their cause."""
     named = [f"{quoted(d.node)} where {w or 'always'}" for d in found for w in d.where]
     why = "a state that the reference has there was estimated as impossible, which"
     never = f"{argument('prior', 1)} never does"

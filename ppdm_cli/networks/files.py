@@ -1,11 +1,11 @@
 """Files of networks for `train-bayes`: BIF, JSON with one node a line, and tables of parameters.
 
-JSON, and the comments that a BIF of ours holds, are versioned and decoded strictly; a file that is no network
-is refused with one line. Readers of BIF (0.15) break on labels with spaces, commas, quotes or brackets, on
-names that differ in case alone, and on the words of the format itself. So a label that is not a plain
-identifier is written as `s0, s1, ...` (`n0, ...` for nodes), and comments that begin with `// ppdm` hold the
-true labels, and what else the format has no place for. Parameters are whole multiples of 2^-24 that sum to 1:
-a reader of single precision (pyAgrum) and one of double precision (pgmpy) then have the same numbers.
+JSON, and the comments in a BIF of ours, are versioned and decoded strictly; a file that isn't a network is
+refused with one line. Readers of BIF (0.15) break on labels with spaces, commas, quotes or brackets, on names
+that differ in case alone, and on the words of the format itself. So a label that is not a plain identifier is
+written as `s0, s1, ...` (`n0, ...` for nodes), and comments that begin with `// ppdm` hold the true labels, and
+other data without a place in the format. Parameters are whole multiples of 2^-24 that sum to 1: a reader of
+single precision (pyAgrum) and one of double precision (pgmpy) then have the same numbers.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 LARGEST_NETWORK = 64 << 20
-"""Bytes of a network that are read at most."""
+"""The most bytes of a network that are read."""
 _OURS = "// ppdm "
 GRID = 1 << 24
 MOST_PARAMETERS = 1 << 20
@@ -60,7 +60,7 @@ class StoredSource(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class StoredNetworkNode(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A node; rows are configurations of its parents. In a BIF, parents and parameters stand elsewhere."""
+    """A node; rows are configurations of its parents. In a BIF, parents and parameters are elsewhere."""
 
     name: Text
     states: list[Text]
@@ -84,7 +84,7 @@ class StoredNetwork(NetworkHead, frozen=True, forbid_unknown_fields=True, kw_onl
 
 
 def _json(record: msgspec.Struct) -> str:
-    """Return JSON in ASCII, so that nothing in it ends a line or moves a terminal."""
+    """Return JSON in ASCII, without characters that end a line or control a terminal."""
     return json.dumps(msgspec.to_builtins(record))
 
 
@@ -117,7 +117,7 @@ def as_bif(network: Network) -> str:
 
 
 def parameter_frame(network: Network) -> pl.DataFrame:
-    """Return a row for each parameter; null where there is no valid standard error."""
+    """Return a row for each parameter; null if it has no valid standard error."""
     import polars as pl
 
     frames = []
@@ -144,13 +144,15 @@ OUTPUTS = (*_WRITERS, *suffixes())
 
 
 class NetworkFile:
-    """Where a network goes, in the format of the suffix; checked before any work, whole or not at all."""
+    """Destination of a network, in the format of the suffix; checked before any work, written whole or not at
+    all.
+    """
 
     def __init__(self, stack: ExitStack, path: Path, force: bool) -> None:
         if not path.name.lower().endswith(OUTPUTS):
             raise UsageError(
                 "unknown-network-format",
-                f"the suffix of {quoted(path.name)} names no format of a network",
+                f"{quoted(path.name)} has no suffix of a network",
                 f"name a file that ends in {', '.join(OUTPUTS)}",
             )
         self._write = _WRITERS.get(path.suffix.lower())
@@ -172,7 +174,7 @@ def load(path: str | Path) -> Network:
     data = files.content(path, "the network ", LARGEST_NETWORK)
     try:
         if path.suffix.lower() not in NETWORKS:
-            raise ValueError("its suffix names no format of a network")
+            raise ValueError("it has no suffix of a network")
         read = NETWORKS[path.suffix.lower()](data.decode("utf-8-sig"))
     except (ValueError, ArithmeticError, RecursionError) as error:
         what = "it is not in UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)[:300]
@@ -189,7 +191,7 @@ def load(path: str | Path) -> Network:
 
 
 def _of_bif(text: str) -> Network:
-    """Read BIF; what a comment of ours says of a node goes before what the format can say."""
+    """Read BIF; our comments about a node take precedence over the format's own statements."""
     comments, nodes = dict(_COMMENT.findall(text)), read_bif(text)
     heads = [msgspec.json.decode(c, type=NetworkHead) for i, c in comments.items() if not i]
     said = {i: msgspec.json.decode(c, type=StoredNetworkNode) for i, c in comments.items() if i}
@@ -230,7 +232,7 @@ NETWORKS = {".bif": _of_bif, ".json": _of_json}
 
 
 def read_bif(text: str) -> list[Node]:
-    """Return the nodes of a file, with what it says of them; ValueError where it is broken."""
+    """Return the nodes of a file, with their statements; ValueError if it is broken."""
     quotes = list[str]()
 
     def numbered(found: re.Match[str]) -> str:
@@ -253,9 +255,9 @@ def read_bif(text: str) -> list[Node]:
             rows[names[0]] = _rows_of(block["body"])
         elif block["kind"] != "network":
             start = quoted(" ".join([block["kind"], *names])[:40])
-            raise ValueError(f"{start} begins no block, or one that is there twice")
+            raise ValueError(f"{start} doesn't begin a block, or begins one a second time")
     if text[end:].strip():
-        raise ValueError("a block has no braces, or is not closed")
+        raise ValueError("a block has no braces, or isn't closed")
     sizes = {n: [len(nodes[p].states) for p in nodes[n].family if p in nodes] for n in rows}
     if sum(map(prod, sizes.values())) > MOST_PARAMETERS:
         raise ValueError(f"it has more than {MOST_PARAMETERS:,} parameters")
@@ -270,7 +272,7 @@ def _rows_of(body: str) -> list[str]:
 
 
 def _labels(text: str, quotes: Sequence[str]) -> list[str]:
-    """Return what is listed, with a comma between any two or none at all."""
+    """Return the items of a list, with a comma between any two or without commas."""
     parts = [p.split() for p in text.split(",")]
     if re.search(r"[][(){}|]", text) or (len(parts) > 1 and any(len(p) != 1 for p in parts)):
         raise ValueError("a list is broken: labels with spaces, commas or brackets must be in quotes")
@@ -286,7 +288,7 @@ def _states(name: str, body: str, quotes: Sequence[str]) -> tuple[str, ...]:
 
 
 def _filled(node: Node, nodes: dict[str, Node], rows: list[str], quotes: Sequence[str]) -> Node:
-    """Return the node with the parameters that its rows say."""
+    """Return the node with the parameters in its rows."""
     if not rows or any(p not in nodes for p in node.parents):
         return node
     parents, own = [nodes[p].states for p in node.parents], len(node.states)
@@ -332,7 +334,7 @@ def write_bif(network: Network, head: str, comments: dict[str, str]) -> str:
 
 
 def on_grid(shares: Floats) -> list[float]:
-    """Return the nearest multiples of 2^-24 that sum to 1; what is positive stays so."""
+    """Return the nearest multiples of 2^-24 that sum to 1; positive ones stay positive."""
     whole = largest_remainder(shares, GRID)
     lost = (whole == 0) & (shares > 0)
     whole[lost] = 1
@@ -341,7 +343,7 @@ def on_grid(shares: Floats) -> list[float]:
 
 
 def _identifiers(names: list[str]) -> dict[str, str]:
-    """Return each node's name where it is an identifier, whatever the case of its letters, else a number."""
+    """Return each node's name if it is an identifier, whatever the case of its letters, else a number."""
     low = Counter(n.lower() for n in names)
     free = (n for n in (f"n{i}" for i in range(2 * len(names))) if n not in low)
     return {n: n if _PLAIN.fullmatch(n) and low[n.lower()] == 1 else next(free) for n in names}

@@ -1,10 +1,11 @@
-"""Parameters and their standard errors for `train-bayes`, from published counts (Ma and Sivakumar 5, maths 7).
+"""Parameters and their standard errors for `train-bayes`, from published counts (Ma and Sivakumar 5).
 
-Theorem 1 says which published counts of a family are to be expected, by the Kronecker product of its channels;
-Theorem 2 inverts it, axis by axis. A parameter is the ratio of two estimated counts, N_ijk / N_ij, and a row of
-them is moved to the nearest shares where noise made some negative. With f = N_ijk - theta N_ij, a sum over what
-was published, Var(theta) = Var(f) / N_ij^2 by the delta method. The records are a sample, so Var(f) is
-sum y c^2 - (sum y c)^2 / n with c the weights of f, for which three moments along the axes are enough.
+Theorem 1 gives the expected published counts of a family, by the Kronecker product of its channels; Theorem 2
+inverts it, axis by axis (docs/technical/method.md). A parameter is the ratio of two estimated counts, N_ijk /
+N_ij, and a row of them is moved to the nearest shares if noise made some negative. With f = N_ijk - theta N_ij,
+a sum over published counts, Var(theta) = Var(f) / N_ij^2 by the delta method. The records are a sample, so
+Var(f) is sum y c^2 - (sum y c)^2 / n with c the weights of f, for which three moments along the axes are
+enough.
 """
 
 from __future__ import annotations
@@ -35,14 +36,14 @@ from ppdm_cli.releases import axes_of, axis_of, opened
 
 ESTIMATED = {"inverse": "inverse", "em": "ml"}
 """The estimators of counts, by the names that the paper's readers know."""
-NO_STATE = "its values must be states of its node, or what the release's sidecar says: fix either"
+NO_STATE = "make its values states of its node, or fix the release's sidecar"
 FEWEST_ERRORS = 3.0
-"""Standard errors that the records of a configuration must be away from 0 for the delta method."""
+"""The standard errors from 0 that the records of a configuration need for the delta method."""
 
 
 @dataclass(frozen=True)
 class Estimation:
-    """How parameters are estimated; `prior` is Dirichlet's alpha, the same for every cell, 0 for none."""
+    """The settings of an estimate; `prior` is Dirichlet's alpha, the same for every cell, 0 for none."""
 
     estimator: str = "inverse"
     prior: float = 0.0
@@ -51,8 +52,8 @@ class Estimation:
         if self.estimator not in ESTIMATED:
             raise unknown("estimator", self.estimator, ESTIMATED)
         if not 0 <= self.prior < float("inf"):
-            step = f"such as {argument('prior', 1)}"
-            raise UsageError("wrong-prior", "the prior is a number of records for every cell", step)
+            step = f"try {argument('prior', 1)}"
+            raise UsageError("wrong-prior", "the prior must be a number of records, 0 or more", step)
 
 
 def learn_parameters(
@@ -101,13 +102,13 @@ def _check(name: str, family: Sequence[Channel], asked: Estimation) -> None:
         raise UsageError(
             "family-too-large",
             f"the node {quoted(name)} and its parents have {cells} combinations, more than {MOST_CELLS}",
-            "give it fewer parents, or parents of fewer states",
+            "use fewer parents, or parents with fewer states",
         )
     blind = [a.name for a in family if a.law is not None and not a.law.invertible]
     if blind and asked.estimator == "inverse":
         raise RefusedError(
             "singular-matrix",
-            f"the matrix of {quoted(blind[0])} is as good as singular: its inverse says nothing",
+            f"the matrix of {quoted(blind[0])} is nearly singular, so its inverse is useless",
             f"use {argument('estimator', 'em')}, which gives no standard errors there",
         )
 
@@ -124,7 +125,7 @@ def _counted(families: Mapping[str, Group], joined: Joined) -> Iterator[tuple[st
 
 @dataclass(frozen=True, eq=False)
 class _Counts:
-    """The published counts of one family, and where its codes are among the states."""
+    """The published counts of one family, and the places of its codes among the states."""
 
     observed: Floats
     family: Group
@@ -132,7 +133,7 @@ class _Counts:
     at: Sequence[Sequence[int]]
     shape: Sequence[int]
     law: PooledLaw | None = None
-    """The law of the records that publish the whole family, where others withhold some of it."""
+    """The law of the records that publish the whole family, if others withhold some of it."""
 
     @property
     def laws(self) -> Sequence[Law | None]:
@@ -156,7 +157,7 @@ class _Counts:
         return self.rows(by_attribute(table, self.family, self.names))
 
     def moment(self, own: int) -> Floats:
-        """Return what the squared weights of the parents make of the counts, and the node's own to a power."""
+        """Return the counts weighted by the parents' squared weights and the node's own to a power."""
         if self.law is not None:
             return self._of_law(own)
         table, shown = self.observed, self.names if own else self.names[:-1]
@@ -172,7 +173,7 @@ class _Counts:
         return self.rows(by_attribute(table, self.family, shown, shown or [""]))
 
     def _of_law(self, own: int) -> Floats:
-        """Return the same where one law is of the whole family."""
+        """Return the same if one law covers the whole family."""
         assert self.law is not None
         found = np.zeros((prod(self.shape[:-1]), self.shape[-1] if own else 1))
         for seen, column in zip(self.observed, self.law.inverse.T, strict=True):
@@ -195,7 +196,7 @@ class _Counts:
 
 
 def _estimated(found: _Counts, asked: Estimation) -> tuple[Floats, Floats, Floats]:
-    """Return parameters, standard errors (NaN where none is valid) and the records of each configuration."""
+    """Return parameters, standard errors (NaN if not valid) and the records of each configuration."""
     n, states = max(float(found.observed.sum()), 1.0), found.shape[-1]
     counts = found.estimated(ESTIMATED[asked.estimator])
     records = np.maximum(counts.sum(axis=1), 0.0)

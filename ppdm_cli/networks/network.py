@@ -1,11 +1,11 @@
 """Bayesian networks for `train-bayes` and `generate`: nodes, their parameters, and distances between networks.
 
-Parameters have a row for each configuration of the parents, of which the last one's states change first, and
-a column for each state. What an estimate adds (standard errors, records, raw columns) goes with the node.
+Parameters have a row for each configuration of the parents, where the last one's states change first, and a
+column for each state. An estimate adds standard errors, records and raw columns to the node.
 
 The distance of `train-bayes --compare` is Ma and Sivakumar's (6.2), node by node: the sum over configurations j
-of P(pa = j) KL(theta0(.|j) || theta(.|j)), with P and theta0 of the reference. Where a reference has no records
-to count, P follows from its parameters, by elimination.
+of P(pa = j) KL(theta0(.|j) || theta(.|j)), with P and theta0 of the reference. If a reference has no records to
+count, P follows from its parameters, by elimination.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ from ppdm_cli.errors import MismatchError, UsageError, counted, listed, quoted
 from ppdm_cli.estimating import MOST_CELLS
 
 ROUNDED_BY = 1e-3
-"""By so much may a row of parameters in a file miss 1 in sum: published networks are rounded."""
+"""The largest difference from 1 of the sum of a file's row of parameters: published networks are rounded."""
 RECORDS_AT_ONCE = 1 << 16
 SAME_STRUCTURE = "compare networks of the same structure and states"
 
 
 @dataclass(frozen=True, eq=False)
 class Node:
-    """One node; without states where only a structure is known, without parameters before they are learnt."""
+    """One node; without states if only a structure is known, without parameters before they are learned."""
 
     name: str
     parents: tuple[str, ...] = ()
     states: tuple[str, ...] = ()
     parameters: Floats | None = None
     std_error: Floats | None = None
-    """NaN where none is valid."""
+    """The standard errors; NaN if not valid."""
     records: Floats | None = None
-    """How many records each configuration of the parents has, as estimated."""
+    """The estimated number of records of each configuration of the parents."""
     raw: tuple[str, ...] = ()
-    """Those of its family whose columns were not perturbed."""
+    """The nodes of its family whose columns were not perturbed."""
 
     @property
     def family(self) -> tuple[str, ...]:
@@ -58,7 +58,7 @@ class Node:
 
 @dataclass(frozen=True)
 class NetworkSource:
-    """A release that parameters were learnt from, with the epsilon that it promises, if it promises one."""
+    """A release that parameters were learned from, with the epsilon that it promises, if it promises one."""
 
     release: str
     epsilon: float | None
@@ -66,7 +66,7 @@ class NetworkSource:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Network(Displayed):
-    """Nodes in the order of their file; ValueError where they are no network."""
+    """A network: nodes in the order of their file; ValueError if they don't make one."""
 
     nodes: dict[str, Node]
     sources: tuple[NetworkSource, ...] = ()
@@ -75,7 +75,7 @@ class Network(Displayed):
     def of(cls, nodes: Sequence[Node], sources: Sequence[NetworkSource] = ()) -> Network:
         found = cls({n.name: n for n in nodes}, tuple(sources))
         if len(found.nodes) < max(len(nodes), 1):
-            raise ValueError("a node is there twice" if nodes else "it has no nodes")
+            raise ValueError("a node occurs twice" if nodes else "it has no nodes")
         for node in nodes:
             if what := found._wrong(node):
                 raise ValueError(f"the node {quoted(node.name)} {what}")
@@ -83,10 +83,10 @@ class Network(Displayed):
         return found
 
     def _wrong(self, node: Node) -> str:
-        """Return what is wrong with a node; one of which only the structure is known passes."""
+        """Return an error about a node, if any; one with only a structure passes."""
         missing = [p for p in node.parents if p not in self.nodes]
         if missing:
-            return f"has the parent {quoted(missing[0])}, which is no node"
+            return f"has the parent {quoted(missing[0])}, which is not a node"
         if len(set(node.family)) <= len(node.parents) or len(set(node.states)) < len(node.states):
             return "has a parent or a state twice, or is its own parent"
         if node.parameters is None:
@@ -94,14 +94,14 @@ class Network(Displayed):
         shape = prod(self.shape(node)[:-1]), len(node.states)
         tables = (node.parameters, node.std_error, None if node.records is None else node.records[:, None])
         if any(t is not None and t.shape not in (shape, (shape[0], 1)) for t in tables):
-            return "has not a row of parameters for each configuration of its parents"
+            return "doesn't have a row of parameters for each configuration of its parents"
         possible = ((node.parameters >= 0) & (node.parameters <= 1 + ROUNDED_BY)).all()
         whole = possible and (np.abs(node.parameters.sum(axis=1) - 1) <= ROUNDED_BY).all()
         return "" if whole else "has parameters that do not sum to 1"
 
     @cached_property
     def order(self) -> list[str]:
-        """Return the names, generation by generation; ValueError where there is a cycle."""
+        """Return the names, generation by generation; ValueError for a cycle."""
         waits = {n.name: len(n.parents) for n in self}
         children: dict[str, list[str]] = {n: [] for n in self.nodes}
         for node in self:
@@ -144,7 +144,7 @@ class Network(Displayed):
         return [f"{n.name} | {', '.join(n.parents)}" if n.parents else n.name for n in self]
 
     def shape(self, node: Node) -> tuple[int, ...]:
-        """Return how many states each of the family has, the node last."""
+        """Return the number of states of each in the family, the node last."""
         return tuple(len(self[n].states) for n in node.family)
 
     def configurations(self, node: Node) -> list[tuple[str, ...]]:
@@ -164,7 +164,7 @@ def sample(network: Network, records: int, seed: int) -> tuple[pa.Schema, Iterat
         raise UsageError(
             "network-without-parameters",
             f"the network has no parameters for {listed(missing)}",
-            "give one that has them all",
+            "use one that has them all",
         )
     schema = pa.schema([pa.field(n, pa.string(), False) for n in network.nodes])
     return schema, map(partial(_block, network, schema, records, seed), range(0, records, RECORDS_AT_ONCE))
@@ -197,7 +197,7 @@ class Distance:
 
 
 def distances(reference: Network, learnt: Network) -> list[Distance]:
-    """Return the distance of each node that was learnt."""
+    """Return the distance of each node that was learned."""
     found = []
     for node in (n for n in learnt if n.parameters is not None):
         other = reference.nodes.get(node.name)
@@ -222,7 +222,7 @@ def distances(reference: Network, learnt: Network) -> list[Distance]:
 
 
 def _codes(node: Node, other: Node) -> list[int]:
-    """Return the place of each state of a reference's node in the learnt one's."""
+    """Return the place of each state of a reference's node in the learned one's."""
     if set(other.states) - set(node.states):
         what = f"the reference gives the node {quoted(node.name)} other states"
         raise MismatchError("incomparable-states", what, SAME_STRUCTURE)
@@ -230,7 +230,7 @@ def _codes(node: Node, other: Node) -> list[int]:
 
 
 def _shares(network: Network, node: Node) -> Floats:
-    """Return how likely each configuration of a node's parents is, an axis a parent."""
+    """Return the probability of each configuration of a node's parents, an axis for each parent."""
     if node.records is None:
         return marginal(network, node.parents)
     return (node.records / max(float(node.records.sum()), 1.0)).reshape(network.shape(node)[:-1])
@@ -256,8 +256,8 @@ def marginal(network: Network, names: Sequence[str]) -> Floats:
         if costs[name] > MOST_CELLS:
             raise UsageError(
                 "reference-too-wide",
-                f"how likely the parents' states are would take {costs[name]} cells at {quoted(name)}",
-                "compare with records drawn from the reference: `ppdm generate` draws them",
+                f"the probabilities of the parents' states would take {costs[name]} cells at {quoted(name)}",
+                "compare with records that `ppdm generate` draws from the reference",
             )
         axes, own = tuple(sorted(joint[name] - {name})), [f for f in factors if name in f[0]]
         factors = [f for f in factors if name not in f[0]] + [(axes, _product(own, axes))]

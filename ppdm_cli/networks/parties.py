@@ -1,7 +1,7 @@
 """Parties' columns for `train-bayes`: the same records, joined by row order.
 
-A party gives a release, or an original, whose columns are used as they are (Ma and Sivakumar's Model I). What
-comes out is one table of the columns that are wanted, and one sidecar that says each one's channel.
+A party gives a release, or an original, whose columns are used as they are (Ma and Sivakumar's Model I). The
+result is one table of the wanted columns, and one sidecar with each one's channel.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from ppdm_cli.releases import open_data, opened
 from ppdm_cli.sidecar import Attribute, Past, Recipe, Sidecar
 from ppdm_cli.tables import ArrowTable, CsvOptions, Table, TableLike, is_stream, loaded
 
-SAME_RECORDS = "each party must give the same records, in the same order"
+SAME_RECORDS = "use the same records of each party, in the same order"
 BY_ORDER = (
-    "The parties' rows were joined in the order of their files, which have the same number of records; nothing "
-    "else shows that they are the same people in the same order."
+    "Warning: the parties' rows were joined in the order of their files. Only their equal number shows "
+    "that they are the same people in the same order."
 )
 PartyLike: TypeAlias = "TableLike | tuple[TableLike, Sidecar]"
-"""What a party gives: a path or a table, with its sidecar where that is not beside it."""
+"""The input of a party: a path or a table, with its sidecar if that isn't beside it."""
 _INTERVAL = re.compile(r"\[(.+), (.+)[)\]]")
 
 
 @dataclass(frozen=True)
 class Party:
-    """What one party gives; an original has a sidecar that says nothing."""
+    """The columns of one party; an original has an empty sidecar."""
 
     table: Table
     sidecar: Sidecar
@@ -63,12 +63,14 @@ class Party:
 
 
 def open_parties(data: Sequence[PartyLike], csv: CsvOptions | None, withheld: bool = False) -> list[Party]:
-    """Open what each party gives: a path, a table, or a table with its sidecar.
+    """Open the input of each party: a path, a table, or a table with its sidecar.
 
-    Cells of one party may be `withheld`, if these are not to be taken for null.
+    Cells of one party may be `withheld`, if these shouldn't count as null.
     """
     if not data or any(map(is_stream, data)):
-        raise UsageError("no-parties", "no files are named, or standard input is", "name a file of each party")
+        raise UsageError(
+            "no-parties", "no files are named, or standard input is named", "name a file of each party"
+        )
     found = []
     for given in data:
         source, sidecar = given if isinstance(given, tuple) else (given, None)
@@ -79,7 +81,7 @@ def open_parties(data: Sequence[PartyLike], csv: CsvOptions | None, withheld: bo
             raise MismatchError(
                 "wrong-stage-of-party",
                 f"{quoted(table.name)} is at stage {sidecar.stage!r}: its records were drawn from estimates",
-                "give the release itself, or the original",
+                "use the release itself, or the original",
             )
         empty = sidecars.new("reconstructed", str(uuid.uuid4()), table.rows, [])
         found.append(Party(table, sidecar or empty, sidecar is not None))
@@ -98,7 +100,7 @@ class Joined:
 def join(
     parties: Sequence[Party], names: Sequence[str], states: Mapping[str, Sequence[str]], stack: ExitStack
 ) -> Joined:
-    """Join the columns of these names; `states` are those that the network gives, where it does."""
+    """Join the columns of these names; `states` are those that the network gives, if it does."""
     owners = {name: _owner(name, parties) for name in names}
     if len(parties) == 1 and len(opened(parties[0].sidecar).recipes) > 1:
         return _withheld(parties[0], names, stack)
@@ -141,8 +143,8 @@ def _owner(name: str, parties: Sequence[Party]) -> Party:
         raise MismatchError(
             "node-without-column",
             f"the network has the node {quoted(name)}, but no party gives a column of that name",
-            f"columns: {listed(n for p in parties for n in p.table.schema.names)}; {argument('nodes')} learns "
-            "only some",
+            f"use one of {listed(n for p in parties for n in p.table.schema.names)}, or learn only some "
+            f"nodes with {argument('nodes')}",
         )
     if len(having) > 1:
         both = " and ".join(quoted(p.table.name) for p in having[:2])
@@ -152,7 +154,9 @@ def _owner(name: str, parties: Sequence[Party]) -> Party:
 
 
 def _attribute(party: Party, name: str, states: Sequence[str]) -> Attribute:
-    """Return what a column is; of an unperturbed one the network's states are the domain, where it has some."""
+    """Return the attribute of a column; the network's states are the domain of an unperturbed one, if it has
+    some.
+    """
     known = party.sidecar.by_name.get(name)
     kind = dtypes.normal(party.table.schema.field(name).type, name)
     attribute = known or Attribute(name=name, role="kept", type="discrete", dtype=str(kind))
@@ -172,9 +176,8 @@ def _attribute(party: Party, name: str, states: Sequence[str]) -> Attribute:
     except ValueError:
         raise MismatchError(
             "states-of-another-type",
-            f"the states of {quoted(name)} in the network are no values of its column's type, {kind}",
-            f"say the column's type with {argument('type', 'string', name)}, or give a network with its values "
-            "as states",
+            f"the states of {quoted(name)} in the network aren't values of its column's type, {kind}",
+            f"add {argument('type', 'string', name)}, or use a network with the column's values as states",
         ) from None
 
 
@@ -194,9 +197,9 @@ def state_numbers(name: str, domain: Domain, states: Sequence[str]) -> list[int]
     if wrong:
         raise MismatchError(
             "value-without-state",
-            f"the column {quoted(name)} can have values that are no states of its node, or a value twice: "
+            f"the column {quoted(name)} can have values that aren't states of its node, or a value twice: "
             f"{listed(wrong)}",
-            f"the network's states are {listed(states)}: rename the ones or the others",
+            f"rename values or states; the network's states are {listed(states)}",
         )
     return [known[label] for label in labels]
 

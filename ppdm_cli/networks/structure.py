@@ -1,9 +1,9 @@
-"""Structures for `train-bayes`: a tree over a release's columns, learnt from the release itself.
+"""Structures for `train-bayes`: a tree over a release's columns, learned from the release itself.
 
 Chow and Liu (1968): the tree whose edges have the most mutual information, here that of the original values. EM
-makes a likely original table of what was published of two columns. Noise alone gives such a table information:
-what EM makes of as many independent records is taken off, and its standard deviation too. An edge is beyond
-chance where the likelihood of the published pairs rises by more than a ratio test allows.
+makes a likely original table from the published codes of two columns. Noise alone gives such a table
+information, so that of as many independent records is subtracted, and its standard deviation too. An edge is
+beyond chance if the likelihood of the published pairs rises by more than a ratio test allows.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ from ppdm_cli.tables import Table
 
 STRUCTURES = ("tree", "auto")
 LEVEL = 0.05
-"""How often chance alone may make any edge that is taken for more, over all pairs together."""
+"""The probability of any edge by chance alone, over all pairs together."""
 DRAWS = 4
-"""How many releases of independent columns show what chance makes of a pair."""
+"""The number of releases of independent columns that show the effect of chance on a pair."""
 STEP = 0.1
-"""EM ends where a step adds fewer nats: the most likely table is jagged."""
+"""The gain in nats below which EM ends: the most likely table is jagged."""
 
 
 @dataclass(frozen=True)
 class Edge:
-    """Two columns, the mutual information of their original values in nats, and how often chance makes it."""
+    """Two columns, the mutual information of their original values in nats, and its p-value."""
 
     names: tuple[str, ...]
     information: float
-    """Less what noise alone gives, and its standard deviation: below 0 where these are more."""
+    """The information minus that of noise alone and its standard deviation, so it may be below 0."""
     p: float
 
 
 def learn_structure(
     table: Table, sidecar: Sidecar, names: Sequence[str], how: str
 ) -> tuple[Network, list[str]]:
-    """Return a tree over these columns, away from the first of them, and what is to be said of it.
+    """Return a tree over these columns, away from the first of them, with remarks.
 
-    With `auto` an edge stays only where it is beyond chance, with `tree` all edges do.
+    With `auto` only edges beyond chance stay, with `tree` all of them.
     """
     if how not in STRUCTURES:
         raise unknown("structure", how, STRUCTURES)
@@ -68,11 +68,11 @@ def learn_structure(
     parents = _directed(names, heaviest if how == "tree" else sure)
     edges = "edge" if len(heaviest) == 1 else "edges"
     remarks = [
-        f"The structure was learnt: {len(sure)} of the heaviest tree's {len(heaviest)} {edges} are beyond "
+        f"The structure was learned: {len(sure)} of the heaviest tree's {len(heaviest)} {edges} are beyond "
         f"chance, at a level of {LEVEL:.0%} over all {counted(len(found), 'pair')}."
     ]
     if doubtful := [p for p in heaviest if p not in sure]:
-        kept = "may be chance" if how == "tree" else "were left out"
+        kept = "may be due to chance" if how == "tree" else "were left out"
         own = "; ".join(" - ".join(map(quoted, found[p].names)) for p in doubtful)
         remarks.append(f"These edges {kept}: {own}.")
     if len(found) < len(pairs):
@@ -88,12 +88,14 @@ def _together(sidecar: Sidecar, *names: str) -> bool:
 
 
 def _edge(table: CountedTable, seed: int) -> Edge:
-    """Return what two columns have in common, beside what is made of independent ones."""
+    """Return the mutual information of two columns, compared with that of independent ones."""
     (law, observed), wanted = table.whole, table.wanted
     n, rng = float(observed.sum()), np.random.default_rng([seed, len(observed)])
 
     def fitted(seen: Floats) -> tuple[float, float, Floats, Floats]:
-        """Return the information, twice the log-likelihood ratio, the table and what independence expects."""
+        """Return the information, twice the log-likelihood ratio, the table and that expected under
+        independence.
+        """
         likeliest = np.maximum(likeliest_counts(law, seen, STEP), TINY)
         own = by_attribute(likeliest, wanted.axes, wanted.names)
         alone = np.outer(own.sum(axis=1), own.sum(axis=0)) / own.sum()

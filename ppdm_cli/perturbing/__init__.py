@@ -64,32 +64,32 @@ __all__ = [
 
 @dataclass(frozen=True, repr=False)
 class Release(Displayed):
-    """What `perturb` gives: the sidecar, the table where no output was named, and what was done."""
+    """The result of `perturb`: the sidecar, the table if no output was named, and facts about the run."""
 
     sidecar: Sidecar
     frame: pl.DataFrame | None
-    """A polars DataFrame, or None where the release was written to a file."""
+    """A polars DataFrame, or None if the release was written to a file."""
     dropped: list[str]
     left_out: int
-    """How many rows were not published, because their person has as many as allowed."""
+    """The number of rows that were not published, because their person has as many as allowed."""
     merged: dict[str, MovedValues]
-    """How many values of attributes, rare ones or new ones, went to a more common one."""
+    """The numbers of rare or new values, by attribute, that were merged into a more common one."""
     telling_order: list[str]
-    """Attributes whose row order tells, published all the same (--keep-order)."""
+    """Attributes that the row order reveals, but that were published (--keep-order)."""
     in_order_of: str | None
-    """The dropped identifier that the rows are in the order of."""
+    """The dropped identifier by which the rows are sorted."""
     clipped: dict[str, MovedValues]
-    """How many values of attributes were outside the domain, and went to its nearest bin or to null."""
+    """The numbers of values outside the domain, by attribute, that moved to its nearest bin or to null."""
     errors: dict[str, float | None]
-    """The standard error to expect of a value's count, over the mean count, by attribute; of all copies."""
+    """The expected standard error of a value's count, over the mean count, by attribute; of all copies."""
     unlearnable: list[str]
-    """Attributes of which nothing can be told: that is above 1, and ranges are no better."""
+    """Attributes that can't be estimated: the error is above 1, and ranges are no better."""
     in_ranges: list[str]
-    """Attributes of which ranges can be told, and single values cannot."""
+    """Attributes of which only ranges can be estimated, not single values."""
     unchanged: list[str]
-    """Attributes of which over 95% of the values are published as they were."""
+    """Attributes of which over 95% of the values are published unchanged."""
     crowded: list[str]
-    """Attributes of which nearly all values are in one bin from the data."""
+    """Attributes with nearly all values in one bin from the data."""
     identifying: list[str]
     """Kept columns that look like identifiers."""
     typed: list[str]
@@ -98,11 +98,11 @@ class Release(Displayed):
     """Columns of digits that were read as text, because of their leading zeros."""
     shuffled: bool
     sized: bool
-    """The number of bins was chosen (--bins auto)."""
+    """True if the number of bins was chosen (--bins auto)."""
     noise: NoiseReport | None = None
-    """What noise that keeps a tree did."""
+    """The report on noise that keeps a tree."""
     account: Account | None = None
-    """What the ledger says of these people, with this release."""
+    """The ledger's account of these people, with this release."""
 
     def error(self, name: str) -> float | None:
         """Return the error of an attribute, or of several in one channel: the largest of theirs."""
@@ -113,7 +113,7 @@ class Release(Displayed):
 
     @property
     def sentences(self) -> list[str]:
-        """Return what is to be said of the release, and of the run that made it."""
+        """Return the sentences about the release, and about the run that made it."""
         return [*sentences(self.sidecar), *release_remarks(self)]
 
     def _words(self) -> list[str]:
@@ -175,7 +175,7 @@ def perturb(
     from_: Literal["arrow", "csv"] | None = None,
     to: Literal["arrow", "csv"] | None = None,
 ) -> Release:
-    """Perturb a table and publish it with a sidecar that says how.
+    """Perturb a table and publish it with a sidecar.
 
     The fields of `Plan` are keywords: they are laid over `plan`, and one that is not given is the plan's.
 
@@ -184,39 +184,39 @@ def perturb(
     data : TableLike
         A path, several, "-", or anything that speaks Arrow.
     output : str or Path, optional
-        Where the release goes; without it the release has a polars DataFrame.
+        The file of the release; without it the release has a polars DataFrame.
     plan : Plan, mapping, str or Path, optional
         All of the settings below, or a TOML file of them.
     record_epsilon : float, optional
         A budget for the whole record, spent as `publish` says.
     publish : int, "all" or "auto", optional
-        How many attributes a record publishes under that budget; all: each with an equal part of it.
+        The number of attributes that a record publishes under that budget; all: each with an equal part.
     rounds : int, optional
-        In how many rounds the attributes that a record publishes are chosen.
+        The number of rounds in which the attributes that a record publishes are chosen.
     gamma : Decimal, float or str, optional
-        The amplification of an attribute: how many times likelier one value may make an answer than another.
+        The amplification of an attribute: the largest ratio of an answer's probabilities under two values.
     rho1 : float, optional
-        With rho2, instead of gamma: how sure of a value a reader may be before.
+        With rho2, instead of gamma: the probability with which a reader may believe a value before.
     rho2 : float, optional
         The most that rho1 becomes after seeing one attribute alone.
     class_ : str, optional
         The label; it is perturbed like the rest unless kept.
     class_in_budget : bool, optional
-        Whether every record publishes the class, perturbed under the same budget.
+        True to publish the class of every record, perturbed under the same budget.
     keep : str or sequence of str, optional
         Columns that are published unchanged.
     drop : str or sequence of str, optional
         Columns that are left out.
     person : str, optional
-        The column that says whose a record is.
+        The column that identifies persons.
     rows_per_person : int, optional
-        How many records of a person are published at most.
+        The most records of a person that are published.
     bins : int or "auto", optional
-        How many bins an interval is cut into; auto: as many as serve a miner best.
+        The number of bins that an interval is cut into; auto: the most accurate number.
     attributes : mapping of AttributePlan or of settings, optional
-        What is asked for single columns.
+        Settings of single columns.
     together : sequence of lists of names, optional
-        Attributes that are perturbed together, and what is asked of their channel.
+        Attributes that are perturbed together, with the settings of their channel.
     representative : {"center", "left", "right", "random"}, optional
         The value that represents a bin: center, left, right or random.
     matrix : str, optional
@@ -224,19 +224,19 @@ def perturb(
     options : mapping, optional
         Settings that a kind of channel or a scheme has alone.
     rare : {"refuse", "merge", "publish"}, optional
-        What becomes of categories of fewer than ten records: refuse, merge or publish.
+        The treatment of categories of fewer than ten records: refuse, merge or publish.
     open_domains : bool, optional
-        Whether every domain has null, and of text a group for new values, as later batches may have them.
+        True to give every domain null, and text a group for new values, for later batches.
     clip : bool, optional
-        Whether values outside a domain move to its nearest bin, or to null.
+        True to move values outside a domain to its nearest bin, or to null.
     strict : bool, optional
-        Whether attributes are refused that cannot be estimated, or are hardly perturbed.
+        True to refuse attributes that cannot be estimated, or are hardly perturbed.
     shuffle : bool, optional
-        Whether the rows are published in a random order.
+        True to publish the rows in a random order.
     keep_order : bool, optional
-        Whether the rows keep their order even if it gives values away.
+        True to keep the order of the rows even if it reveals values.
     csv : CsvOptions or mapping, optional
-        How a CSV is read, as fields of `CsvOptions`.
+        The options for reading a CSV, as fields of `CsvOptions`.
     scheme : str, optional
         substitution, a kind that all attributes have or none, or noise that keeps a tree.
     noise : str, optional
@@ -246,19 +246,19 @@ def perturb(
     tree : str, Path or Tree, optional
         The tree that noise keeps, trained on this very table.
     innocent : {"both", "tia", "lia"}, optional
-        Which innocent attributes get noise: those the tree tests nowhere (tia), or elsewhere (lia).
+        The innocent attributes that get noise: those the tree tests nowhere (tia), or elsewhere (lia).
     leaves : {"all", "heterogeneous"}, optional
-        Whose innocent attributes get noise: all records', or those in leaves of several classes.
+        Records whose innocent attributes get noise: all, or those in leaves of several classes.
     sd_percent : float, optional
-        The standard deviation of their noise, in per cent.
+        The standard deviation of their noise, in percent.
     percent_of : {"value", "sd"}, optional
-        What that is a percentage of: the value, or the attribute's standard deviation.
+        The basis of that percentage: the value, or the attribute's standard deviation.
     like : str, Path or Sidecar, optional
-        An earlier release of the same table, with whose protections the next batch is published.
+        An earlier release of the same table, whose protections the next batch gets.
     copies : int, default 1
-        How many independent answers each value gets, in files OUTPUT.1 ...; the first comes back.
+        The number of independent answers to each value, in files OUTPUT.1 ...; the first is returned.
     seed : int, optional
-        Repeatable coins, for tests; such a release promises nothing.
+        A seed of repeatable random numbers, for tests; such a release promises nothing.
     key_file : str or Path, optional
         A secret key, created if absent, so that an unchanged value gets the same answer again.
     id : str, optional
@@ -266,21 +266,21 @@ def perturb(
     ledger : str or Path, optional
         A file that the release is entered into before it appears; goes with `people`.
     people : str, optional
-        Whom the release is about, in words of your own.
+        The name of the people whom the release is about, in words of your own.
     rows_taken : str or Path, optional
         With `person` or `shuffle`: a private file of the rows that are published, in the release's order, by
         which `truth` finds them.
     sidecar : str or Path, optional
-        Where the sidecar goes; beside the output otherwise.
+        The file of the sidecar; by default beside the output.
     force : bool, default False
-        Replace an output that exists.
+        True to replace an output that exists.
     from_, to : {"arrow", "csv"}, optional
         The format of standard input and output.
 
     Returns
     -------
     Release
-        The sidecar, the table where no output is named, and what was done.
+        The sidecar, the table if no output is named, and facts about the run.
     """
     own = {n: v for n, v in locals().items() if n in Plan.__struct_fields__}
     given = {n: v for n, v in own.items() if v is not None and v != ()}
@@ -288,7 +288,7 @@ def perturb(
         raise UsageError(
             "no-place-for-sidecar",
             "CSV on standard output carries no sidecar",
-            f"say where it goes: {argument('sidecar', 'FILE')}",
+            f"add {argument('sidecar', 'FILE')}",
         )
     entering = Entering(ledger, people)
     with ExitStack() as stack:
@@ -335,19 +335,19 @@ def perturb(
 def _names(
     output: str | Path | None, copies: int, sidecar: str | Path | None, table: Table
 ) -> list[str | Path | None]:
-    """Return where each copy goes: r.1.parquet, r.2.parquet, ..."""
+    """Return the file of each copy: r.1.parquet, r.2.parquet, ..."""
     if copies == 1:
         return [output]
     if not 2 <= copies <= MOST_COPIES:
         raise UsageError(
             "bad-copies",
             f"the number of copies must be from 1 to {MOST_COPIES}",
-            f"such as {argument('copies', 2)}",
+            f"try {argument('copies', 2)}",
         )
     if output is None or str(output) == "-" or sidecar is not None:
         raise UsageError(
             "copies-without-files",
-            "copies go to files of their own, each with its sidecar beside it",
+            "copies need files of their own, each with its sidecar beside it",
             f"name one with {argument('output', 'FILE')}",
         )
     if not table.rewindable:

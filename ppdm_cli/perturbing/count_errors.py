@@ -1,7 +1,8 @@
-"""Errors of counts for owners: what a miner will be able to estimate of each attribute, before it is published.
+"""Errors of counts for owners: how well a miner will be able to estimate each attribute, before it is
+published.
 
-The figure is the standard error of a value's estimated count, for even shares, over the mean count. Above 1
-a count cannot be distinguished from none. Where neighbours are preserved, ranges may be estimable nevertheless.
+The figure is the standard error of a value's estimated count, for even shares, over the mean count. Above 1 a
+count cannot be distinguished from none. If neighbours are preserved, ranges may still be estimable.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from msgspec import UNSET
 from ppdm_cli.arrays import Floats
 from ppdm_cli.channels import Channel, Matrix
 from ppdm_cli.display import percent
-from ppdm_cli.errors import RefusedError, argument, listed, some
+from ppdm_cli.errors import RefusedError, argument, listed, quoted, some
 from ppdm_cli.perturbing.domain_choice import is_written
 from ppdm_cli.privacy import proposed
 from ppdm_cli.releases import RecipeInUse
@@ -29,30 +30,32 @@ if TYPE_CHECKING:
 
 
 MOST_ENTRIES = 1 << 18
-"""The most entries of a matrix without closed forms that an error is computed of."""
+"""The most entries of a matrix without closed forms for which an error is computed."""
 MOST_POOLED = 0.5
-"""If a larger share of values is merged, hardly anything of the column is left."""
+"""The share of merged values above which hardly anything of the column is left."""
 MUCH_MOVED = 0.05
-"""If a larger share of values is moved into a domain, the counts at its ends are misleading."""
+"""The share of values moved into a domain above which the counts at its ends are misleading."""
 UNCHANGED = 0.95
-"""A larger share of values that are published as they were is hardly perturbed."""
-WAY_OUT = "group its values (prefix, mapping), take fewer bins or more budget, or drop it"
+"""The share of unchanged values above which a column is hardly perturbed."""
+WAY_OUT = "group its values (prefix, mapping), use fewer bins or more budget, or drop it"
 
 
 @dataclass(frozen=True)
 class Expected:
-    """The errors to expect of an attribute's counts, over the mean count."""
+    """The expected errors of an attribute's counts, over the mean count."""
 
     value: float
-    """Of a single value's count."""
+    """The error of a single value's count."""
     range: float
-    """The same, were each value as well told as half of the domain is; where nothing is blurred it is."""
+    """The error if each value were estimated as well as half of the domain; the same as `value` without
+    blur.
+    """
 
 
 def expected_errors(
     recipes: Sequence[RecipeInUse], records: int, copies: int = 1
 ) -> dict[str, Expected | None]:
-    """Return what to expect of each attribute, or of several that are perturbed together."""
+    """Return the expected errors of each attribute, or of several that are perturbed together."""
     if len(recipes) == 1:
         axes = (_alone(c, n) for c in recipes[0].channels for n in _names(c))
         return {axis.name: _expected([(1.0, axis)], records, copies) for axis in axes}
@@ -61,7 +64,7 @@ def expected_errors(
 
 
 def _names(channel: Channel) -> Sequence[str]:
-    """Return what a channel is for: a box is for each of its attributes."""
+    """Return the names that a channel is for: a box is for each of its attributes."""
     return channel.attributes if channel.matrix.coin is not None else [channel.name]
 
 
@@ -71,9 +74,10 @@ def _alone(channel: Channel, name: str) -> Channel:
 
 
 def _shares(recipes: Sequence[RecipeInUse], name: str) -> list[tuple[float, Channel]]:
-    """Return which shares of the records publish an attribute value by value, and how, as estimates take them.
+    """Return the shares of the records that publish an attribute value by value, with their channels, as
+    estimates use them.
 
-    Where not all do these are of the last round that has any.
+    If not all do, these are from the last round that has any.
     """
     total = sum(d.weight for d in recipes)
     axes = [(d, _alone(d.through[name], name)) for d in recipes if name in d.through]
@@ -116,20 +120,20 @@ def _expected(channels: Sequence[tuple[float, Channel]], records: int, copies: i
 
 
 def _square(law: Matrix, equal: Floats) -> float:
-    """Return the mean square of what a record adds to the estimate of a value's share."""
+    """Return the mean square of a record's contribution to the estimate of a value's share."""
     if law.plain and law.coin is not None:
         return _square_of(law.coin[0], law.inputs)
     return float(law.solve_power(law.forward(equal), 2).mean()) if law.invertible else inf
 
 
 def _error(square: float, share: float, sampled: float, records: float) -> float:
-    """Return the standard error of a share over it, by the mean square of what a record that is seen adds."""
+    """Return the relative standard error of a share, from the mean square of a record's contribution."""
     variance = square - (sampled + (1 - sampled) * share) * share
     return sqrt(max(variance, 0.0) / (sampled * records)) / share
 
 
 def _square_of(lam: float, N: int) -> float:
-    """Return the mean square where a value is told with chance lam and else becomes any of N."""
+    """Return the mean square if a value is kept with probability lam and otherwise becomes any of N."""
     other = (1 - lam) / (lam * N)
     return ((1 / lam - other) ** 2 + (N - 1) * other**2) / N
 
@@ -141,22 +145,22 @@ def relative_error(gamma: float | Decimal, N: int, records: int) -> float:
 
 
 def unlearnable(errors: Mapping[str, Expected | None]) -> list[str]:
-    """Return the attributes of which neither values nor ranges can be told."""
+    """Return the attributes of which neither values nor ranges can be estimated."""
     return [n for n, e in errors.items() if e is not None and e.range > 1]
 
 
 def in_ranges(errors: Mapping[str, Expected | None]) -> list[str]:
-    """Return the attributes of which ranges can be told, and single values cannot."""
+    """Return the attributes of which ranges can be estimated, but not single values."""
     return [n for n, e in errors.items() if e is not None and e.range <= 1 < e.value]
 
 
 def refuse_useless(errors: Mapping[str, Expected | None], unchanged: Sequence[str]) -> None:
-    """Refuse attributes of which nothing can be learnt, or that are hardly perturbed (--strict)."""
+    """Refuse attributes that are too noisy to use, or hardly perturbed (--strict)."""
     if useless := unlearnable(errors):
         raise RefusedError(
             "nothing-learnable",
-            f"nothing can be learnt about {listed(useless)}: a count's standard error exceeds the mean count",
-            f"group values, take fewer bins or more budget, drop them, or leave out {argument('strict', True)}",
+            f"{listed(useless)} would be too noisy to use: the error of each count is larger than the count",
+            f"group values, use fewer bins or more budget, drop them, or leave out {argument('strict', True)}",
         )
     if unchanged:
         raise RefusedError(
@@ -167,7 +171,7 @@ def refuse_useless(errors: Mapping[str, Expected | None], unchanged: Sequence[st
 
 
 def unchanged(recipes: Sequence[RecipeInUse]) -> list[str]:
-    """Return what is published as it was in over `UNCHANGED` of all records."""
+    """Return the attributes that are published unchanged in over `UNCHANGED` of all records."""
     total, shares = sum(d.weight for d in recipes), dict[str, float]()
     for d in recipes:
         for axis in (_alone(c, n) for c in d.channels for n in _names(c)):
@@ -178,19 +182,19 @@ def unchanged(recipes: Sequence[RecipeInUse]) -> list[str]:
 
 
 def release_remarks(release: Release) -> list[str]:
-    """Return what the release cannot tell or gives away, and what was dropped, moved or merged for it."""
+    """Return remarks on noisy and revealing attributes, and on dropped, moved or merged values."""
     found = [] if release.noise is None else release.noise.sentences()
     if release.sized and any(a.type == "continuous" for a in release.sidecar.perturbed):
         found.append("The number of bins was chosen from gamma, the matrix and the number of records.")
     if release.unlearnable:
         found.append(
-            f"Warning: nothing can be learnt about {', '.join(release.unlearnable)}: the standard error of a "
-            f"value's count exceeds the mean count. For each, {WAY_OUT}."
+            f"Warning: too noisy to use: {', '.join(release.unlearnable)}. The error of each count is "
+            f"larger than the count. For each column, {WAY_OUT}."
         )
     if release.in_ranges:
         found.append(
-            f"Only ranges of {', '.join(release.in_ranges)} can be estimated: the standard error of a single "
-            "value's count exceeds the mean count."
+            f"Only ranges of {', '.join(release.in_ranges)} can be estimated: the error of a single value's "
+            "count is larger than the count."
         )
     if release.unchanged:
         found.append(
@@ -206,8 +210,8 @@ def release_remarks(release: Release) -> list[str]:
     if release.typed:
         kinds = " ".join(argument("type", release.sidecar.by_name[n].dtype, n) for n in release.typed)
         found.append(
-            f"The domain of {', '.join(release.typed)} is declared without a type, so private cells decide the "
-            f"type that is published. Add {kinds}."
+            f"Warning: the domain of {', '.join(release.typed)} is declared without a type, so private "
+            f"cells decide the type that is published. Add {kinds}."
         )
     if release.crowded:
         found.append(
@@ -238,8 +242,8 @@ def release_remarks(release: Release) -> list[str]:
         found += [f"{what}: {each}."] * bool(moved)
     if pooled := [n for n, m in release.merged.items() if m.share > MOST_POOLED]:
         found.append(
-            f"Warning: most values of {', '.join(pooled)} were merged, so little can be learnt. Group "
-            f"them instead (prefix, mapping), or add {argument('drop', pooled)}."
+            f"Warning: most values of {', '.join(pooled)} were merged, so little can be learned. Group them "
+            f"instead (prefix, mapping), or add {argument('drop', pooled)}."
         )
     if far := [n for n, m in release.clipped.items() if m.share > MUCH_MOVED]:
         found.append(
@@ -248,11 +252,11 @@ def release_remarks(release: Release) -> list[str]:
         )
     if release.telling_order:
         found.append(
-            f"The order of the rows gives away {', '.join(release.telling_order)}; published nevertheless."
+            f"Warning: the order of the rows reveals {', '.join(release.telling_order)}, but was published."
         )
     if release.in_order_of:
         found.append(
-            f"The rows are in the order of {release.in_order_of}, which is dropped: anyone who knows a "
-            f"person's value of it knows roughly where that row is. Use {argument('shuffle', True)} to hide it."
+            f"Warning: rows are sorted by {quoted(release.in_order_of)}. Someone who knows a person's value "
+            f"can tell roughly which row is theirs. Add {argument('shuffle', True)}."
         )
     return found + ([] if release.account is None else release.account.sentences)

@@ -1,8 +1,8 @@
-"""Domains for perturbed attributes: declared, or from the data without giving anyone away; for `resolving`.
+"""Domains for perturbed attributes: declared, or from the data without revealing anyone; for `resolving`.
 
 Edges from data are rounded outward to a width of 1, 2, 2.5 or 5 x 10^k, so that no one's largest income is
-published. A category of fewer than ten records, or persons where a promise is for persons, is refused, merged
-or published as asked. An identifier is refused even then: declare its values to publish them.
+published. A category of fewer than ten records, or persons if a promise is for persons, is refused, merged or
+published as asked. An identifier is refused even then: declare its values to publish them.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from ppdm_cli.tables import Table, type_of
 
 @dataclass(frozen=True)
 class ResolvedDomain:
-    """A domain, and where the values go that were merged away."""
+    """A domain, and the targets of merged values."""
 
     domain: Domain
     merges: bool = False
@@ -50,7 +50,7 @@ class ResolvedDomain:
 def declared(
     name: str, kind: pa.DataType, own: AttributePlan, bins: int, representative: Representative
 ) -> Domain:
-    """Return the domain that the owner declared; the data are not looked at."""
+    """Return the domain that the owner declared, without a look at the data."""
     try:
         listed = own.categories if own.mapping is None else tuple(own.mapping.names)
         if listed is not None:
@@ -60,14 +60,14 @@ def declared(
                 raise RefusedError(
                     "domain-too-large",
                     f"the domain of {quoted(name)} has more than {MOST_VALUES} values",
-                    f"{argument('drop', name)}, or group its values first",
+                    f"add {argument('drop', name)}, or group its values first",
                 )
             return Categories(kind, values, own.nulls)
         if dtypes.is_discrete(kind):
             raise UsageError(
                 "no-interval",
                 f"the column {quoted(name)} is of type {kind}, which has no interval",
-                f"list its values, such as {argument('domain', '@file', name)}",
+                f"use a list of its values, such as {argument('domain', '@file', name)}",
             )
         if own.edges is not None:
             return Bins(kind, [_value(e, kind) for e in own.edges], own.nulls, representative)
@@ -78,7 +78,7 @@ def declared(
         raise UsageError(
             "domain-type",
             f"the domain declared for {quoted(name)} does not fit its type {kind}",
-            "give values of that type: low below high, edges ascending",
+            "use values of that type: low below high, edges ascending",
         ) from None
     return cut(name, kind, own, ends, core, bins, representative)
 
@@ -92,14 +92,14 @@ def from_data(
     rare: Rare,
     own: AttributePlan | None = None,
 ) -> ResolvedDomain:
-    """Return the domain that the data show, safe to publish."""
+    """Return a domain from the data that is safe to publish."""
     own = own or AttributePlan()
     nulls = facts.nulls > 0 or own.nulls
     if facts.values is not None and not facts.values:
         raise RefusedError(
             "only-nulls",
             f"the column {quoted(name)} has no values, only nulls",
-            f"{argument('drop', name)}, or declare its domain, such as {argument('domain', '0:120', name)}",
+            f"add {argument('drop', name)}, or declare its domain, such as {argument('domain', '0:120', name)}",
         )
     _check_writable(name, kind, facts)
     if rare == "merge" and few_nulls(facts) and not own.nulls:
@@ -117,7 +117,7 @@ def from_data(
         raise RefusedError(
             "one-value",
             f"the column {quoted(name)} has one value only: a domain of one value has nothing to perturb",
-            f"{argument('drop', name)}, or {argument('keep', name)} if it is public",
+            f"add {argument('drop', name)}, or {argument('keep', name)} if it is public",
         )
     pools = own.other and pa.types.is_string(kind)
     if not pools and (rare == "publish" or not number_of_rare(facts)):
@@ -129,7 +129,7 @@ def from_data(
         raise RefusedError(
             "merged-to-one",
             f"merging the rare categories of {quoted(name)} leaves one value",
-            f"{argument('drop', name)}, or declare its domain, such as {argument('domain', '0:120', name)}",
+            f"add {argument('drop', name)}, or declare its domain, such as {argument('domain', '0:120', name)}",
         )
     return ResolvedDomain(Categories(kind, values, nulls), merges=number_of_rare(facts) > 0)
 
@@ -149,7 +149,7 @@ def _check_writable(name: str, kind: pa.DataType, facts: Facts) -> None:
 
 
 def declared_type(own: AttributePlan) -> pa.DataType | None:
-    """Return the type that a CSV's column has by its declared domain; None where none is declared."""
+    """Return the type that a CSV's column has by its declared domain; None if none is declared."""
     if own.interval is None or not isinstance(own.interval, str):
         listed = own.categories or own.edges or own.interval
         return None if listed is None else type_of([_text(v) for v in listed])
@@ -193,20 +193,20 @@ def cut(
     bins: int,
     representative: Representative,
 ) -> Domain:
-    """Return the domain of an interval: bins, or the single values where those are whole and no more."""
+    """Return the domain of an interval: bins, or the single values if these are whole and not more."""
     low, high = ends
     if not low < high:
         raise UsageError(
             "bad-interval",
             f"the domain declared for {quoted(name)} does not go from low to high",
-            f"such as {argument('domain', '0:120', 'age')}",
+            f"try {argument('domain', '0:120', 'age')}",
         )
     first, last = core or ends
     if not low <= first < last <= high:
         raise UsageError(
             "core-outside",
             f"the core declared for {quoted(name)} is not an interval within its domain",
-            "such as domain=0:1000000,core=0:5000",
+            "try domain=0:1000000,core=0:5000",
         )
     whole = dtypes.is_whole(kind)
     if own.scale in CALENDAR:
@@ -220,8 +220,8 @@ def cut(
     if inner < 1:
         raise UsageError(
             "bins-for-core",
-            f"{bins} bins are too few for {quoted(name)}: beside its core, either end has one",
-            f"give it at least {bins + 1 - inner}",
+            f"{bins} bins are too few for {quoted(name)}: its core and both ends need one each",
+            f"use at least {bins + 1 - inner}",
         )
     if own.scale is not None:
         _check_scale(name, kind, own.scale, first)
@@ -239,7 +239,7 @@ def cut(
         raise UsageError(
             "too-narrow",
             f"the domain declared for {quoted(name)} is too narrow for {bins} bins of type {kind}",
-            "widen it, or give fewer bins",
+            "widen it, or use fewer bins",
         ) from None
 
 
@@ -256,14 +256,14 @@ def _check_scale(name: str, kind: pa.DataType, scale: str, first: Any) -> None:
         raise UsageError(
             "no-such-scale",
             f"the column {quoted(name)} is of type {kind}, and dates and times have no {scale} scale",
-            "leave the scale out, or give a core or edges",
+            "leave the scale out, or add a core or edges",
         )
     if first < 0 or (scale == "log" and first == 0):
         least = "above 0" if scale == "log" else "at 0"
         raise UsageError(
             "scale-begins",
-            f"the {scale} scale of {quoted(name)} must begin {least}, and its domain begins lower",
-            f"declare a core that begins {least}: what lies below gets a bin of its own",
+            f"the {scale} scale of {quoted(name)} must begin {least}, but its domain begins lower",
+            f"declare a core that begins {least}: lower values get a bin of their own",
         )
 
 
@@ -301,7 +301,7 @@ def even_edges(low: float, high: float, bins: int) -> list[float]:
 
 
 MANY = 100
-"""Of more values than this, most of them rare, each points to a person."""
+"""The number of values above which, if most are rare, each points to a person."""
 _WRITTEN = re.compile(
     r"\s*(?:[+-]?\d+(?:[. ]\d{3})*[,.]\d+|\d{1,4}([-./])\d{1,2}\1\d{1,4}(?:[T ].*)?)\s*", re.DOTALL
 )
@@ -309,7 +309,7 @@ _WRITTEN = re.compile(
 
 
 def number_of_rare(facts: Facts) -> int:
-    """Return how many of a column's values fewer than ten records, or persons, have."""
+    """Return the number of a column's values that fewer than ten records, or persons, have."""
     return sum(facts.support([v]) < FEW for v in facts.values or ())
 
 
@@ -319,7 +319,7 @@ def few_nulls(facts: Facts) -> bool:
 
 
 def common(facts: Facts) -> list[Any]:
-    """Return the values that are frequent enough; the others will go to the nearest of them."""
+    """Return the values that are frequent enough; the others move to the nearest of them."""
     return sorted(v for v in facts.values or () if facts.support([v]) >= FEW)
 
 
@@ -350,8 +350,8 @@ def refuse_rare(
 ) -> None:
     """Refuse all columns with rare categories at once, by names and numbers, without labels.
 
-    What is `asked` may have a place for them. Identifiers are refused however `rare` values are treated, unless
-    more than one value is left when they are merged.
+    The plan may have a place for them (`asked`). Identifiers are refused however `rare` values are treated,
+    unless more than one value is left after merging.
     """
     others = {n for n, w in (asked or {}).items() if w.other}
     nulls = {n for n, w in (asked or {}).items() if w.nulls}
@@ -407,7 +407,7 @@ def _of_rare(found: Mapping[str, Facts], whom: str) -> list[tuple[str, str]]:
         domain = argument("domain", "1:10" if rare[other[0]].low is not None else "@file", other[0])
         ways.append(f"{argument('rare', 'merge')}, or declare the domain: {domain}")
     what = f"categories that occur in fewer than {FEW} {whom}: {which}"
-    return [(f"{what}; publishing that they exist may identify persons", f"add {' '.join(ways)}")]
+    return [(f"{what}. Publishing that they exist may identify persons", f"add {' '.join(ways)}")]
 
 
 def _shown(facts: Facts) -> str:
@@ -417,17 +417,17 @@ def _shown(facts: Facts) -> str:
 
 
 def profile(table: Table, most: Mapping[str, int], counting: Counting | None = None) -> dict[str, Facts]:
-    """Return the facts of each column named in `most`, which says how many distinct numbers are few."""
+    """Return the facts of each column named in `most`, which has the most distinct numbers that are few."""
     words = [n for n in most if dtypes.is_discrete(table.schema.field(n).type)]
     found = facts_of(table, {**most, **dict.fromkeys(words, MOST_VALUES)}, counting)
     if not found:
-        raise DataError("no-records", f"{quoted(table.name)} has no records", "there is nothing to perturb")
+        raise DataError("no-records", f"{quoted(table.name)} has no records", "add records")
     for name in words:
         if found[name].values is None:
             raise RefusedError(
                 "too-many-values",
                 f"the column {quoted(name)} has more than {MOST_VALUES} different values: "
                 "no release of it could be mined",
-                f"{argument('drop', name)}, or group its values first",
+                f"add {argument('drop', name)}, or group its values first",
             )
     return found

@@ -33,7 +33,7 @@ from ppdm_cli.privacy import FEW
 from ppdm_cli.tables import Table, loaded
 
 MOST_MOVED = 0.5
-"""The most of a column's values that are moved into its domain where only a plan, or --like, says so."""
+"""The largest share of a column's values that are moved into its domain because of a plan or --like alone."""
 CROWDED = 0.95
 """The share of the values in one bin above which the others are wasted."""
 ALONE = 3
@@ -42,7 +42,7 @@ ALONE = 3
 
 @dataclass(frozen=True)
 class MovedValues:
-    """How many values of an attribute were published as others, and their share of its values."""
+    """The number of an attribute's values that were published as others, and their share."""
 
     count: int
     share: float
@@ -50,34 +50,34 @@ class MovedValues:
 
 @dataclass
 class InputChecks:
-    """What is noted of a table while it is perturbed; nothing is published before it is judged."""
+    """The facts that are collected about a table while it is perturbed, and judged before it is published."""
 
     table: Table
     plan: ResolvedPlan
     asked: Plan
     left_out: int = 0
-    """How many rows are not published, because their person has enough."""
+    """The number of rows that are not published, because their person has enough."""
     clip: bool = False
-    """Whether this run, and not a plan alone, asks for values outside domains to be moved."""
+    """True if this run, not just a plan, asks for values outside domains to be moved."""
     like: bool = False
-    """Whether the domains are an earlier release's."""
+    """True if the domains are an earlier release's."""
     copies: int = 1
     checks: Checks = field(default_factory=Checks)
     telling: list[str] = field(default_factory=list)
-    """Attributes whose values the order of the rows gives away; none where it is not the data's."""
+    """Attributes whose values the order of the rows reveals; none if it is not the data's."""
 
     def merge(self, after: Checks) -> None:
         self.checks.merge(after)
 
     @cached_property
     def expected(self) -> dict[str, Expected | None]:
-        """Return what to expect of each attribute's counts, once all rows are read."""
+        """Return the expected errors of each attribute's counts, once all rows are read."""
         return expected_errors(self.plan.in_use, self.checks.rows, self.copies)
 
     def judge(self) -> int:
         """Return the number of rows, or refuse."""
         if self.checks.rows == 0:
-            raise DataError("empty-table", "the table has no records", "there is nothing to perturb")
+            raise DataError("empty-table", "the table has no records", "add records")
         self._check_outside()
         self._check_moved()
         self._check_identifiers()
@@ -90,8 +90,8 @@ class InputChecks:
         if self.telling and not self.asked.keep_order:
             raise RefusedError(
                 "order-reveals",
-                f"the order of the rows gives away {listed(self.telling)}: records next to each other, or "
-                "some rows apart, are too much alike, or too little",
+                f"the order of the rows reveals {listed(self.telling)}: rows near each other are too "
+                "similar, or too different",
                 f"add {argument('shuffle', True)}, or {argument('keep_order', True)} if it must stay",
             )
         if self.table.rows is not None and self.checks.rows != self.table.rows - self.left_out:
@@ -99,7 +99,9 @@ class InputChecks:
         return self.checks.rows
 
     def found(self, identifier: str | None) -> dict[str, Any]:
-        """Return what to tell the owner: what was dropped, merged and moved, and what the row order tells."""
+        """Return the facts for the owner: dropped, merged and moved values, and those that the row order
+        reveals.
+        """
         order, dropped = self.checks.order, self.plan.dropped
         ordered = order is not None and identifier in dropped and in_order(order, str(identifier))
         return {
@@ -137,7 +139,7 @@ class InputChecks:
             raise DataError("outside-domain", f"{trouble}, {first}", self._way_out(name, outside.null, few))
 
     def _way_out(self, name: str, null: bool, few: bool) -> str:
-        """Return what lets a value that is outside a domain be published."""
+        """Return the next step for a value outside a domain."""
         attribute = next(a for a in self.plan.attributes if a.name == name)
         new = (
             f"leave out {argument('like')} and add {argument('open_domains', True)}, so that later batches fit"
@@ -156,11 +158,11 @@ class InputChecks:
         never, other = self._never(name, attribute.domain), argument("other", "true", name)
         if never:
             way = other if few else argument("domain", "data", name)
-            return f"declared values that never occur: {listed(never)}; fix the domain, or use {way}"
+            return f"fix the domain, or use {way}. Declared values that never occur: {listed(never)}"
         return f"add them to the domain, or use {other} to publish them as one"
 
     def _never(self, name: str, domain: Domain) -> list[str]:
-        """Return which values of a text's domain are in no record, by another look at the data."""
+        """Return the values of a text's domain that no record has, by another look at the data."""
         if not self.table.rewindable or ENGINE.get().keeps(self.table):
             return []
         found: set[Any] = set()
@@ -169,7 +171,9 @@ class InputChecks:
         return [str(v) for v in domain.marks if v not in found]
 
     def _check_moved(self) -> None:
-        """Refuse a column of which the ends of its domain would hold the most, unless that is asked for."""
+        """Refuse a column if most of its values would move to the ends of its domain, unless that is asked
+        for.
+        """
         far = [n for n, moved in self._moved(self.checks.moved).items() if moved.share > MOST_MOVED]
         if far and not self.clip:
             raise RefusedError(
@@ -180,7 +184,7 @@ class InputChecks:
             )
 
     def _wider(self, name: str) -> str:
-        """Return how to widen a domain; that of dates goes on until the end of next year."""
+        """Return the step to widen a domain; that of dates continues until the end of next year."""
         domain, way = next(a.domain for a in self.plan.attributes if a.name == name), "widen the domain"
         if dtypes.is_dated(domain.kind):
             first, last = dtypes.to_json(domain.marks[0], domain.kind), f"{datetime.now(UTC).year + 1}-12-31"
@@ -195,7 +199,7 @@ class InputChecks:
         if repeated:
             raise RefusedError(
                 "repeated-identifiers",
-                f"{counted(repeated, 'record')} with an earlier record's identifier: their equal values "
-                "would get equal answers",
-                "give every record an identifier of its own",
+                f"{counted(repeated, 'record')} repeat an earlier record's identifier, so their equal "
+                "values would get equal answers",
+                "use an identifier that is different in every record",
             )

@@ -1,7 +1,7 @@
 """The plan of an earlier release for the next batch of the same table (--like).
 
-It brings all that protected the earlier release. A plan beside it, such as the one that made that release, may
-add protection and say how the data are read; where it asks for anything else otherwise, it is refused by name.
+It has all that protected the earlier release. Another plan, such as the one that made that release, may add
+protection and describe how the data are read. Any other contradiction is refused by name.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _COMPARED = ("type", "N", "edges", "categories", "nulls", "representative", "gro
 
 
 def carried(earlier: Sidecar, asked: Plan, key: Key, copies: int) -> Plan:
-    """Return what is asked with the earlier release's person, rows and random order; none may be dropped."""
+    """Return the plan with the earlier release's person, rows and random order; none may be dropped."""
     before = earlier.privacy
     if earlier.stage != "perturbed" or before is UNSET:
         raise MismatchError(
@@ -75,16 +75,16 @@ def check_identifier(earlier: Sidecar, identifier: str | None) -> None:
 
 
 def copies_of(sidecar: Sidecar) -> int:
-    """Return how many copies a release has."""
+    """Return the number of copies of a release."""
     return 1 if sidecar.copy is UNSET else sidecar.copy.of
 
 
 def _other(what: str, asked: object = None, before: object = None, option: str = "") -> UsageError:
-    """Return the error for what contradicts the earlier release."""
-    shown = f"{what} is {before} in the earlier release, and cannot be {asked} beside {argument('like')}"
+    """Return the error for a setting that contradicts the earlier release."""
+    shown = f"with {argument('like')}, {what} can't be {asked}, because it is {before} in the earlier release"
     return UsageError(
         "unlike-earlier",
-        f"{what} beside {argument('like')} is not what the earlier release has" if asked is None else shown,
+        f"with {argument('like')}, {what} can't differ from the earlier release" if asked is None else shown,
         f"remove {option or 'it'} from the plan or the options, or publish without {argument('like')}",
     )
 
@@ -92,14 +92,14 @@ def _other(what: str, asked: object = None, before: object = None, option: str =
 def like(earlier: Sidecar, schema: pa.Schema, asked: Plan) -> ResolvedPlan:
     """Return an earlier release's plan for the next batch; columns that it does not name are dropped.
 
-    What it did to values outside domains is done again; `asked.clip` has the others moved too.
+    Values outside domains are treated as in that release; `asked.clip` also moves the others.
     """
     for name in [*earlier.by_name, *[asked.person] * (asked.person is not None)]:
         if name not in schema.names:
             raise MismatchError(
                 "column-missing",
                 f"the earlier release has the column {quoted(name)}, which the data does not have",
-                "give the next batch of the same table",
+                "use the next batch of the same table",
             )
     for attribute in earlier.attributes:
         found = schema.field(attribute.name).type
@@ -130,9 +130,9 @@ def _with_clip(attribute: Attribute) -> Attribute:
 
 
 def _check_agrees(earlier: Sidecar, asked: Plan, schema: pa.Schema) -> None:
-    """Check that what is asked for makes the earlier release's attributes and laws where it states them.
+    """Check that the plan makes the earlier release's attributes and laws, if it states them.
 
-    What it leaves open is the earlier release's: domains from the data above all.
+    Settings that it leaves open are the earlier release's, above all domains from the data.
     """
     _check_roles(earlier, asked)
     filled, of_laws = _filled(earlier, asked, schema), _asks_for_laws(asked)
@@ -152,7 +152,7 @@ def _check_agrees(earlier: Sidecar, asked: Plan, schema: pa.Schema) -> None:
 
 
 def _check_roles(earlier: Sidecar, asked: Plan) -> None:
-    """Check what is asked of columns by name, and of values outside their domains."""
+    """Check the settings of columns by name, and of values outside their domains."""
     named = {*asked.attributes, *(n for several in asked.together for n in several)}
     in_budget = [str(earlier.class_)] * bool(asked.class_in_budget)
     roles = {"kept": asked.keep, "dropped": asked.drop, "perturbed": [*sorted(named), *in_budget]}
@@ -185,7 +185,7 @@ def _is_calendar(attribute: Attribute, months: int) -> bool:
 
 
 def _left_open(earlier: Sidecar, asked: Plan) -> dict[str, AttributePlan]:
-    """Return what is asked of the attributes whose domain no plan declares."""
+    """Return the settings of the attributes whose domain no plan declares."""
     own = {a.name: asked.attributes.get(a.name, AttributePlan()) for a in earlier.perturbed}
     return {n: w for n, w in own.items() if not w.declares_domain}
 
@@ -201,19 +201,19 @@ def _asks_for_laws(asked: Plan) -> bool:
 
 
 def _check_has_gamma(asked: Plan) -> None:
-    """Check that what is asked of laws comes with the privacy that it goes with, or it cannot be compared."""
+    """Check that settings of laws come with the gamma that they need, or they cannot be compared."""
     own = (w.own_gamma() is not None for w in (*asked.attributes.values(), *asked.together.values()))
     for_all = asked.own_gamma() is not None or asked.record_epsilon is not None
     if not (for_all or any(own)) and asked.scheme == SUBSTITUTION:
         raise UsageError(
             "laws-without-budget",
-            f"a matrix, or what a record publishes, is asked for without a gamma beside {argument('like')}",
+            f"with {argument('like')}, a matrix or what a record publishes needs a gamma",
             "remove it to use the earlier release's",
         )
 
 
 def _filled(earlier: Sidecar, asked: Plan, schema: pa.Schema) -> Plan:
-    """Return what is asked for, with the earlier release's answers to what it leaves open."""
+    """Return the plan, filled with the earlier release's settings."""
     attributes, left_open = dict[str, AttributePlan](), _left_open(earlier, asked)
     for a in earlier.perturbed:
         own = asked.attributes.get(a.name, AttributePlan())
@@ -245,7 +245,7 @@ def _filled(earlier: Sidecar, asked: Plan, schema: pa.Schema) -> Plan:
 
 
 def _published(earlier: Sidecar, asked: Plan) -> int | Literal["all"]:
-    """Return how many attributes a record published, where the number was left to the tool."""
+    """Return the number of attributes that a record published, if the number was left to the tool."""
     first, names = opened(earlier).recipes[0], {a.name for a in earlier.perturbed}
     if len(first.channels) > 1 and asked.publish is None:
         return "all"
@@ -253,7 +253,7 @@ def _published(earlier: Sidecar, asked: Plan) -> int | Literal["all"]:
 
 
 def _check_laws(earlier: Sidecar, made: ResolvedPlan) -> None:
-    """Check the channels of each recipe; where there are rounds those of the first round's recipes."""
+    """Check the channels of each recipe, with rounds those of the first round."""
     before = opened(earlier).recipes
     both = [made.in_use, before if made.rounds is None else before[: len(made.in_use)]]
     ours, theirs = ([{c.name: c.spec for c in r.channels} for r in recipes] for recipes in both)

@@ -17,7 +17,7 @@ from ppdm_cli.repeatable import Deal, Staircase
 
 @dataclass(frozen=True, eq=False)
 class ClassNoise:
-    """How the class is altered: dealt, or drawn by laws that are rows of leaves or of true classes."""
+    """Noise on the class: dealt, or drawn by laws that are rows of leaves or of true classes."""
 
     scheme: str
     counts: np.ndarray
@@ -69,7 +69,7 @@ class ClassNoise:
         return np.asarray(np.diag(np.full(len(totals), 1 - p)) + p * others / np.maximum(sums, 1))
 
     def wrong(self) -> Floats:
-        """Return, by (leaf, published class), the chance that it is not the original one."""
+        """Return the probability that a published class is not the original one, by (leaf, published class)."""
         shares = self.counts / np.maximum(self.counts.sum(axis=1, keepdims=True), 1)
         if self.scheme != "class-all-leaves":
             return np.asarray(1 - shares)
@@ -79,18 +79,18 @@ class ClassNoise:
 
 
 def expected_changes(counts: np.ndarray) -> float:
-    """Return the expected number of changed classes (maths 6), for any number of classes."""
+    """Return the expected number of changed classes, for any number of classes."""
     sizes = counts.sum(axis=1)
     return float((sizes - (counts.astype(float) ** 2).sum(axis=1) / np.maximum(sizes, 1)).sum())
 
 
 MOST_DECIMALS = 6
-"""A column with more decimals is taken as continuous."""
+"""The number of decimals above which a column counts as continuous."""
 
 
 @dataclass(frozen=True)
 class Range:
-    """What is counted of a column: how many numbers, their moments and ends, and their decimals."""
+    """The counts of a column: its numbers, their moments and ends, and their decimals."""
 
     n: int = 0
     mean: float = 0.0
@@ -143,7 +143,7 @@ class Noise:
 
     @property
     def step(self) -> float:
-        """Return how far published values are apart, 0 where they are continuous."""
+        """Return the distance between published values, 0 if they are continuous."""
         return 0.0 if self.range.decimals > MOST_DECIMALS else 10.0**-self.range.decimals
 
     @property
@@ -193,7 +193,7 @@ class Noise:
         return dtypes.from_carrier(out, array.type).take(places)
 
     def likelihood(self, original: float, published: Floats) -> Floats:
-        """Return the logarithms of the chances that one value is published as each of some."""
+        """Return the logarithms of the probabilities that one value is published as each of some."""
         from scipy.special import ndtr
 
         if not isfinite(original):

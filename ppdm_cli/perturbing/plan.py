@@ -1,4 +1,4 @@
-"""Plans for whoever perturbs, compares or prices: all that an owner may ask of a release, in one typed record.
+"""Plans for perturbing and comparing: all settings of a release, in one typed record.
 
 Options of the command line, TOML files and keywords of Python fill the same fields, by one reader. Nothing here
 looks at data: `resolving` turns a plan into the attributes of a sidecar.
@@ -52,12 +52,12 @@ _PRIVACY = ("gamma", "rho1", "record_epsilon")
 
 
 class SharedSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What may be asked for all attributes, or for one of them; None is not given."""
+    """The settings for all attributes, or for one of them; None is not given."""
 
     gamma: Decimal | None = None
-    """The amplification of an attribute: how many times likelier one value may make an answer than another."""
+    """The amplification of an attribute: the largest ratio of an answer's probabilities under two values."""
     rho1: float | None = None
-    """With rho2, instead of gamma: how sure of a value a reader may be before."""
+    """With rho2, instead of gamma: the probability with which a reader may believe a value before."""
     rho2: float | None = None
     """The most that rho1 becomes after seeing one attribute alone."""
     representative: Representative | None = None
@@ -77,11 +77,11 @@ class SharedSettings(msgspec.Struct, frozen=True, kw_only=True):
         if (self.rho1 is None) != (self.rho2 is None):
             raise UsageError(
                 "rho-alone",
-                "rho1 and rho2 go together",
-                f"such as {argument('rho1', 0.05)} {argument('rho2', 0.5)}",
+                "rho1 and rho2 need each other",
+                f"try {argument('rho1', 0.05)} {argument('rho2', 0.5)}",
             )
         if self.gamma is not None and self.rho1 is not None:
-            raise UsageError("gamma-and-rhos", "both gamma and rho1, rho2 are given", "give one of them")
+            raise UsageError("gamma-and-rhos", "gamma and rho1, rho2 can't be combined", "use one of them")
         if self.gamma is not None:
             return checked_gamma(self.gamma)
         if self.rho1 is None or self.rho2 is None:
@@ -90,10 +90,10 @@ class SharedSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AttributePlan(SharedSettings, frozen=True, kw_only=True):
-    """What is asked for one attribute."""
+    """The settings of one attribute."""
 
     bins: int | None = None
-    """How many bins its interval is cut into; a column with at most so many numbers keeps them."""
+    """The number of bins that its interval is cut into; a column with at most so many numbers keeps them."""
     interval: tuple[Any, Any] | str | None = None
     """Its domain, from the lowest to the highest value: two values, or their text such as 0:120."""
     categories: tuple[Any, ...] | None = None
@@ -103,19 +103,19 @@ class AttributePlan(SharedSettings, frozen=True, kw_only=True):
     scale: Scale | None = None
     """The scale on which its bins are equally wide, or the period of a calendar that each is."""
     core: tuple[Any, Any] | str | None = None
-    """The part of its interval that is cut; one bin holds what lies to either side."""
+    """The part of its interval that is cut; the values on either side get one bin each."""
     nulls: bool = False
-    """Whether null is a value of its domain even where the data have none."""
+    """True if null is a value of its domain even if the data have none."""
     data: bool = False
-    """Whether its domain is left to the data by name, which is more than nothing said of it."""
+    """True if the plan explicitly leaves its domain to the data."""
     prefix: int | None = None
-    """How many characters of its text are the value."""
+    """The number of characters of its text that are the value."""
     mapping: Groups | None = None
     """The group that each value goes to, from a file."""
     other: bool = False
-    """Whether its domain has a group for text that it does not have, and for rare text."""
+    """True if its domain has a group for rare text, and for text that it lacks."""
     N: str | None = None
-    """How many values a plan's author counted, n for no order: for comparing budgets, and nothing else."""
+    """The number of values that a plan's author counted, n for no order: for comparing budgets only."""
 
     def __post_init__(self) -> None:
         SharedSettings.__post_init__(self)
@@ -124,18 +124,18 @@ class AttributePlan(SharedSettings, frozen=True, kw_only=True):
             raise UsageError(
                 "domain-declared-twice",
                 "a domain is declared in two ways",
-                "give an interval, categories, edges or a mapping to groups",
+                "use an interval, categories, edges or a mapping to groups",
             )
         if self.prefix is not None and not (1 <= self.prefix <= LONGEST_PREFIX and self.mapping is None):
             raise UsageError(
                 "bad-prefix",
-                f"a prefix has 1 to {LONGEST_PREFIX} characters, and goes with no mapping",
-                "such as prefix=1",
+                f"a prefix has 1 to {LONGEST_PREFIX} characters, and can't be combined with a mapping",
+                "try prefix=1",
             )
         if self.scale in CALENDAR and (self.bins, self.core) != (None, None):
             raise UsageError(
                 "bins-of-calendar",
-                f"a {self.scale} is a bin of its own",
+                f"each {self.scale} is a bin already",
                 "leave out bins and core, or the scale",
             )
         if self.cut != (None, None) and self.interval is None and self.scale not in CALENDAR:
@@ -151,7 +151,7 @@ class AttributePlan(SharedSettings, frozen=True, kw_only=True):
         if self.own_gamma() is not None and not KINDS[kind].takes_gamma:
             raise UsageError(
                 "gamma-of-whole-matrix",
-                f"a {kind} matrix is given whole, and no gamma can be asked of it",
+                f"a {kind} matrix is given whole, so it takes no gamma",
                 "leave out one of the two",
             )
         strange = [o for o in self.options if o not in KINDS[kind].options]
@@ -179,20 +179,20 @@ class AttributePlan(SharedSettings, frozen=True, kw_only=True):
 
     @property
     def group(self) -> Group | UnsetType:
-        """Return what its values are grouped by, as a sidecar records it."""
+        """Return the grouping of its values, as a sidecar records it."""
         if self.prefix is not None:
             return Group(prefix=self.prefix)
         return UNSET if self.mapping is None else Group(mapping=self.mapping.digest)
 
     def rule(self, name: str) -> Rule | None:
-        """Return what groups its values."""
+        """Return the rule that groups its values."""
         if self.prefix is not None:
             return Prefixed(name, self.prefix)
         return None if self.mapping is None else Mapped(name, self.mapping, self.other)
 
     @property
     def cut(self) -> tuple[Any, Any]:
-        """Return how its interval is cut, if not into equal widths."""
+        """Return the cut of its interval, if it isn't into equal widths."""
         return self.scale, self.core
 
     @property
@@ -201,13 +201,13 @@ class AttributePlan(SharedSettings, frozen=True, kw_only=True):
 
     @property
     def kind(self) -> str | None:
-        """Return the kind that is asked for, by name or by a setting that it alone has."""
+        """Return the requested kind, by name or by a setting that it alone has."""
         if self.matrix is None and self.options:
             return next(k for k, spec in KINDS.items() if set(self.options) <= set(spec.options))
         return self.matrix
 
     def laid_over(self, planned: AttributePlan) -> AttributePlan:
-        """Return a column's settings from a plan, with these instead where they are given."""
+        """Return a column's settings from a plan, overridden by these if they are given."""
         changes = {k: v for k, v in asdict(self).items() if v is not None and v is not False}
         if self.declares_domain or self.data:
             changes = {**dict.fromkeys(_DOMAIN), "mapping": None, "data": self.data} | changes
@@ -220,46 +220,46 @@ class AttributePlan(SharedSettings, frozen=True, kw_only=True):
 
 
 class Plan(SharedSettings, frozen=True, kw_only=True):
-    """What is asked for the whole release, by keywords of `perturb`, options of the command or a TOML file."""
+    """The settings of the whole release, from keywords of `perturb`, options of the command or a TOML file."""
 
     record_epsilon: float | None = None
     """A budget for the whole record, spent as `publish` says."""
     publish: int | Literal["all", "auto"] | None = None
-    """How many attributes a record publishes under that budget; all: each with an equal part of it."""
+    """The number of attributes that a record publishes under that budget; all: each with an equal part."""
     rounds: int | None = None
-    """In how many rounds the attributes that a record publishes are chosen."""
+    """The number of rounds in which the attributes that a record publishes are chosen."""
     class_: str | None = None
     """The label; it is perturbed like the rest unless kept."""
     class_in_budget: bool | None = None
-    """Whether every record publishes the class, perturbed under the same budget."""
+    """True to publish the class of every record, perturbed under the same budget."""
     keep: Sequence[str] = ()
     """Columns that are published unchanged."""
     drop: Sequence[str] = ()
     """Columns that are left out."""
     person: str | None = None
-    """The column that says whose a record is."""
+    """The column that identifies persons."""
     rows_per_person: int | None = None
-    """How many records of a person are published at most."""
+    """The most records of a person that are published."""
     bins: int | Literal["auto"] | None = None
-    """How many bins an interval is cut into; auto: as many as serve a miner best."""
+    """The number of bins that an interval is cut into; auto: the most accurate number."""
     attributes: Mapping[str, AttributePlan] = {}
-    """What is asked for single columns."""
+    """Settings of single columns."""
     together: Mapping[tuple[str, ...], AttributePlan] = {}
-    """Attributes that are perturbed together, and what is asked of their channel."""
+    """Attributes that are perturbed together, with the settings of their channel."""
     rare: Rare = "refuse"
-    """What becomes of categories of fewer than ten records: refuse, merge or publish."""
+    """The treatment of categories of fewer than ten records: refuse, merge or publish."""
     open_domains: bool | None = None
-    """Whether every domain has null, and of text a group for new values, as later batches may have them."""
+    """True to give every domain null, and text a group for new values, for later batches."""
     clip: bool | None = None
-    """Whether values outside a domain move to its nearest bin, or to null."""
+    """True to move values outside a domain to its nearest bin, or to null."""
     strict: bool | None = None
-    """Whether attributes are refused that cannot be estimated, or are hardly perturbed."""
+    """True to refuse attributes that cannot be estimated, or are hardly perturbed."""
     shuffle: bool | None = None
-    """Whether the rows are published in a random order."""
+    """True to publish the rows in a random order."""
     keep_order: bool | None = None
-    """Whether the rows keep their order even if it gives values away."""
+    """True to keep the order of the rows even if it reveals values."""
     csv: Mapping[str, Any] = {}
-    """How a CSV is read, as fields of `CsvOptions`."""
+    """The options for reading a CSV, as fields of `CsvOptions`."""
     scheme: str = SUBSTITUTION
     """substitution, a kind that all attributes have or none, or noise that keeps a tree."""
     noise: str | None = None
@@ -269,18 +269,18 @@ class Plan(SharedSettings, frozen=True, kw_only=True):
     tree: TreeLike | None = None
     """The tree that noise keeps, trained on this very table."""
     innocent: Literal["both", "tia", "lia"] | None = None
-    """Which innocent attributes get noise: those the tree tests nowhere (tia), or elsewhere (lia)."""
+    """The innocent attributes that get noise: those the tree tests nowhere (tia), or elsewhere (lia)."""
     leaves: Literal["all", "heterogeneous"] | None = None
-    """Whose innocent attributes get noise: all records', or those in leaves of several classes."""
+    """Records whose innocent attributes get noise: all, or those in leaves of several classes."""
     sd_percent: float | None = None
-    """The standard deviation of their noise, in per cent."""
+    """The standard deviation of their noise, in percent."""
     percent_of: Literal["value", "sd"] | None = None
-    """What that is a percentage of: the value, or the attribute's standard deviation."""
+    """The basis of that percentage: the value, or the attribute's standard deviation."""
 
     def __post_init__(self) -> None:
         SharedSettings.__post_init__(self)
         if both := sorted({*self.keep} & {*self.drop}):
-            raise UsageError("kept-and-dropped", f"{listed(both)} both kept and dropped", "say one of them")
+            raise UsageError("kept-and-dropped", f"{listed(both)} both kept and dropped", "use one of them")
         if self.keeps_tree:
             return  # `NoisePlan` says what goes with it
         self._check_scheme()
@@ -298,13 +298,13 @@ class Plan(SharedSettings, frozen=True, kw_only=True):
             raise UsageError(
                 "bad-record-epsilon",
                 "the record's epsilon must be above 0",
-                f"such as {proposed(2)}",
+                f"try {proposed(2)}",
             )
         if self.shuffle and self.keep_order:
             raise UsageError(
                 "shuffle-and-keep-order",
                 f"{argument('shuffle', True)} and {argument('keep_order', True)} contradict each other",
-                "say one of them",
+                "keep only one of them",
             )
 
     @classmethod
@@ -356,7 +356,7 @@ class Plan(SharedSettings, frozen=True, kw_only=True):
         if doubly := sorted({*self.keep, *self.drop} & {*self.attributes}):
             raise UsageError(
                 "settings-of-column-aside",
-                f"settings are given for {listed(doubly)}, but kept or dropped columns are not perturbed",
+                f"settings are given for {listed(doubly)}, but kept or dropped columns aren't perturbed",
                 f"leave out {argument('keep')} or {argument('drop')}, or the settings",
             )
         if self.class_ in self.drop:
@@ -366,18 +366,18 @@ class Plan(SharedSettings, frozen=True, kw_only=True):
             raise UsageError(
                 "bad-together",
                 f"{argument('together')} takes two or more attributes, each once",
-                f"such as {argument('together', 'age,sex')}",
+                f"try {argument('together', 'age,sex')}",
             )
         if aside := sorted({*several} & {*self.keep, *self.drop}):
             raise UsageError(
                 "together-and-aside",
-                f"{listed(aside)} would be perturbed together with others, but is kept or dropped",
-                "say one of them",
+                f"{listed(aside)} can't be perturbed together with others, because it is kept or dropped",
+                "keep only one of them",
             )
         if self.together and self.scheme != SUBSTITUTION:
             raise UsageError(
                 "together-with-noise",
-                "noise is added to each attribute by itself",
+                "noise is added to each attribute separately",
                 f"leave out {argument('scheme')}, or {argument('together')}",
             )
         own = [n for n in several if n in self.attributes and self.attributes[n].asks_for_channel]
@@ -386,7 +386,7 @@ class Plan(SharedSettings, frozen=True, kw_only=True):
             raise UsageError(
                 "settings-of-one-together",
                 "attributes that are perturbed together have one gamma and one matrix, and each its own domain",
-                f"such as {argument('together', 'age,sex:gamma=9')} {argument('attributes', 'age:bins=5')}",
+                f"try {argument('together', 'age,sex:gamma=9')} {argument('attributes', 'age:bins=5')}",
             )
 
     def _check_scheme(self) -> None:
@@ -396,7 +396,7 @@ class Plan(SharedSettings, frozen=True, kw_only=True):
         if lost := [n for n in ("tree", "innocent", "leaves", "sd_percent", "percent_of") if getattr(self, n)]:
             raise UsageError(
                 "tree-noise-setting-alone",
-                f"{listed(lost)} go with noise that keeps a tree",
+                f"{listed(lost)} need noise that keeps a tree",
                 f"use {argument('scheme', 'class-random')}, or leave them out",
             )
         if self.scheme == SUBSTITUTION:
@@ -405,7 +405,7 @@ class Plan(SharedSettings, frozen=True, kw_only=True):
                 if any(o in KINDS[kind].shared_options for o in strange):
                     raise UsageError(
                         "noise-setting-alone",
-                        f"{' and '.join(KINDS[kind].shared_options)} go with {kind} noise only",
+                        f"{' and '.join(KINDS[kind].shared_options)} need {kind} noise",
                         f"add {argument('scheme', kind)}, or leave them out",
                     )
             return
@@ -418,12 +418,12 @@ class Plan(SharedSettings, frozen=True, kw_only=True):
             raise UsageError(
                 "gamma-of-noise",
                 f"{self.scheme} noise has no matrix to choose, and no gamma, rho or epsilon holds for it",
-                f"leave them out, or leave out {argument('scheme')} for random substitution",
+                f"leave them out, or leave out {argument('scheme')}",
             )
         if self.open_domains:
             raise UsageError(
                 "open-domains-of-noise",
-                f"{self.scheme} noise is added to numbers, and {argument('open_domains', True)} adds null",
+                f"{self.scheme} noise needs numbers, but {argument('open_domains', True)} adds null",
                 f"leave out {argument('open_domains', True)}",
             )
         for name, reader in spec.shared_options.items():
@@ -431,25 +431,25 @@ class Plan(SharedSettings, frozen=True, kw_only=True):
                 reader(None)  # raises the option's own error
 
     def check_recipes(self) -> None:
-        """Check that few attributes are published under the record's budget alone, and whose rows count."""
+        """Check the settings that go with a budget for the record, and those of persons."""
         budget, publish = argument("record_epsilon", 2), argument("publish")
         if self.publish not in (None, "all") and not (self.record_epsilon is not None and self.is_plain):
             raise UsageError(
                 "publish-without-budget",
-                "a few attributes of a record are published by a budget for the whole record alone",
-                f"add {budget} beside {publish}, and leave out gamma, matrix, scheme and together",
+                "a record can publish a few attributes only under a budget for the whole record",
+                f"add {budget} to {publish}, and leave out gamma, matrix, scheme and together",
             )
         if self.class_in_budget and (self.class_ is None or self.class_ in self.keep):
             raise UsageError(
                 "no-class-in-budget",
-                f"{argument('class_in_budget', True)} perturbs the class, which is not named or is kept",
-                f"name it with {argument('class_')}, and leave out {argument('keep')} for it",
+                f"{argument('class_in_budget', True)} perturbs the class, but none is named or it is kept",
+                f"use {argument('class_')} COL, and leave out {argument('keep')} for it",
             )
         if self.rounds is not None and not 2 <= self.rounds <= MOST_ROUNDS:
             raise UsageError(
                 "bad-rounds",
                 f"the number of rounds must be from 2 to {MOST_ROUNDS}",
-                f"such as {argument('rounds', 3)}",
+                f"try {argument('rounds', 3)}",
             )
         if self.rounds is not None and (self.few is None or self.class_ is None):
             raise UsageError(
@@ -461,24 +461,24 @@ class Plan(SharedSettings, frozen=True, kw_only=True):
             raise UsageError(
                 "bad-rows-per-person",
                 f"the rows of a person must be from 1 to {MOST_PERSON_ROWS:,}",
-                f"such as {argument('rows_per_person', 1)}",
+                f"try {argument('rows_per_person', 1)}",
             )
         if (self.person is None) != (self.rows_per_person is None):
             raise UsageError(
                 "person-without-rows",
-                f"{argument('person')} and {argument('rows_per_person')} go together",
-                f"such as {argument('person', 'patient')} {argument('rows_per_person', 2)}",
+                f"{argument('person')} and {argument('rows_per_person')} need each other",
+                f"try {argument('person', 'patient')} {argument('rows_per_person', 2)}",
             )
 
     @property
     def few(self) -> int | Literal["auto"] | None:
-        """Return how many attributes a record publishes; None for all of them, each by its own channel."""
+        """Return the number of attributes that a record publishes; None for all, each by its own channel."""
         if self.publish == "all" or self.record_epsilon is None:
             return None
         return ("auto" if self.is_plain else None) if self.publish is None else self.publish
 
     def settings_of(self, name: str, text: bool = True) -> AttributePlan:
-        """Return what is asked for an attribute, of text or not, by itself and with all others."""
+        """Return the settings of an attribute, of text or not, its own and those for all."""
         own = self.attributes.get(name, AttributePlan())
         return replace(own, nulls=True, other=own.other or text) if self.open_domains else own
 
@@ -513,7 +513,7 @@ class Plan(SharedSettings, frozen=True, kw_only=True):
 def _check_bins(bins: int | None) -> None:
     if bins is not None and not 2 <= bins <= MOST_VALUES:
         raise UsageError(
-            "bad-bins", f"the number of bins must be from 2 to {MOST_VALUES}", f"such as {argument('bins', 20)}"
+            "bad-bins", f"the number of bins must be from 2 to {MOST_VALUES}", f"try {argument('bins', 20)}"
         )
 
 
@@ -566,7 +566,7 @@ def _attributes(value: Any) -> dict[str, AttributePlan]:
     whole = isinstance(value, Mapping) and all(isinstance(w, (Mapping, AttributePlan)) for w in value.values())
     if not whole:
         raise UsageError(
-            "not-tables", "attributes are tables of settings", "such as [attributes.age] with gamma = 5"
+            "not-tables", "attributes are tables of settings", "try [attributes.age] with gamma = 5"
         )
     return {n: named(f"the column {quoted(n)}", AttributePlan.of, w) for n, w in value.items()}
 
@@ -597,4 +597,4 @@ _READERS: dict[tuple[type[SharedSettings], str], Callable[[Any], Any]] = {
     (Plan, "csv"): csv_settings,
     (Plan, "tree"): lambda value: value,
 }
-"""What reads settings that are written otherwise than their fields are typed."""
+"""The readers of settings whose text differs from the types of their fields."""

@@ -1,4 +1,4 @@
-"""Plan files: TOML, read within bounds, and never quoted in a message; what one leaves open is named."""
+"""Plan files in TOML: read within bounds, and never quoted in a message; open questions are named."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ppdm_cli.privacy import proposed
 from ppdm_cli.tables import NULL, CsvOptions, Groups, path_of, read_mapping
 
 QUESTION = "?"
-"""What a plan says where only its owner knows the answer."""
+"""The text of a plan's setting that only its owner can answer."""
 _PRIVACY = {"gamma", "rho1", "record_epsilon"}
 _CSV = {
     "delimiter": "delimiter",
@@ -32,14 +32,14 @@ _CSV = {
     "null_of": "nulls_of",
     "odd": "odd",
 }
-"""Settings of a plan's table `csv`, and the fields of `CsvOptions` that they are."""
+"""Settings of a plan's table `csv`, and their fields of `CsvOptions`."""
 
 FROM_DATA = "data"
-"""What a plan writes for a domain that is left to the data."""
+"""The text of a domain in a plan that is left to the data."""
 LARGEST_DOMAIN = 64 << 20
-"""Bytes of a file of values that are read at most."""
+"""The most bytes of a file of values that are read."""
 LARGEST_PLAN = 16 << 20
-"""Bytes of TOML that are read at most."""
+"""The most bytes of TOML that are read."""
 _PART = r"""(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')"""
 _LONG_KEY = re.compile(rf"(?<![\w-]){_PART}(?:[ \t]*+\.[ \t]*+{_PART}){{64}}")
 
@@ -68,7 +68,7 @@ def read_toml(path: Path, what: str = "the plan ") -> dict[str, Any]:
 
 @contextmanager
 def locating(path: Path) -> Iterator[None]:
-    """Add the plan's name to an error in its settings, and the line of what the error names."""
+    """Add the plan's name to an error in its settings, and the line of the setting that the error names."""
     try:
         yield
     except UsageError as error:
@@ -78,7 +78,7 @@ def locating(path: Path) -> Iterator[None]:
 
 
 def _line(path: Path, what: str) -> str:
-    """Return where a plan has a setting that an error names in quotes, or begins a table of that name."""
+    """Return the line on which a plan has a setting that an error names in quotes, or a table of that name."""
     lines = path.read_bytes().decode("utf-8-sig").splitlines() if path.is_file() else []
     for form in (r"\s*[\"']?{}[\"']?\s*=", r"\s*\[+[^=]*\b{}[\"']?\]"):
         for name in reversed(re.findall("'([^']+)'", what)):
@@ -89,7 +89,7 @@ def _line(path: Path, what: str) -> str:
 
 
 def read_reading(path: Path) -> tuple[dict[str, Any], list[Groups]]:
-    """Return what a plan says of reading: how a CSV is read, and its files of groups."""
+    """Return a plan's settings for reading: of a CSV, and its files of groups."""
     plan = without_questions(read_toml(path))
     tables = [w for _, w in _items(plan.get("attributes")) if isinstance(w, Mapping)]
     with locating(path):
@@ -99,7 +99,7 @@ def read_reading(path: Path) -> tuple[dict[str, Any], list[Groups]]:
 
 
 def csv_settings(value: object) -> dict[str, Any]:
-    """Return how a CSV is to be read, as fields of `CsvOptions`."""
+    """Return the settings for reading a CSV, as fields of `CsvOptions`."""
     if not isinstance(value, Mapping) or not set(value) <= set(_CSV):
         strange = next((k for k in value if k not in _CSV), value) if isinstance(value, Mapping) else value
         raise unknown("setting", strange, _CSV, " of csv")
@@ -109,13 +109,13 @@ def csv_settings(value: object) -> dict[str, Any]:
     if not all(isinstance(t, Mapping) for t in tables) or not all(isinstance(t, str) for t in texts):
         raise UsageError(
             "csv-setting",
-            "a setting of csv is not of its kind",
-            'such as delimiter = ";" and types.zip = "string"',
+            "a setting of csv has the wrong type",
+            'try delimiter = ";" and types.zip = "string"',
         )
     lists = [found.get("nulls", ()), *tables[1].values(), *tables[2].values()]
     if not all(_is_texts(v) for v in lists) or not all(isinstance(v, str) for v in tables[0].values()):
         raise UsageError(
-            "csv-texts", "a setting of csv is no text or list of texts", 'such as null = ["NA", "."]'
+            "csv-texts", "a setting of csv is not a text or a list of texts", 'try null = ["NA", "."]'
         )
     if "nulls" in found:
         found["nulls"] = ("", *([found["nulls"]] if isinstance(found["nulls"], str) else found["nulls"]))
@@ -130,7 +130,7 @@ def _is_texts(value: object) -> bool:
 
 
 def questions(plan: Mapping[str, Any]) -> list[str]:
-    """Return what a plan leaves open, as dotted keys."""
+    """Return the open questions of a plan, as dotted keys."""
     found = [k for k, v in plan.items() if v == QUESTION]
     csv, attributes = plan.get("csv"), plan.get("attributes")
     found += [f"csv.{t}.{n}" for t, own in _items(csv) for n, v in _items(own) if v == QUESTION]
@@ -150,13 +150,13 @@ def _example(question: str) -> str:
 
 
 def answered(plan: object, over: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a plan's settings without its question marks, all of which the settings laid over it answer.
+    """Return a plan's settings without its question marks; the settings laid over it must answer them all.
 
-    An empty answer to a question about a column is that there is none.
+    An empty answer to a question about a column means that there is none.
     """
     if not isinstance(plan, Mapping):
         raise UsageError(
-            "not-a-plan", "a plan is a Plan, a mapping of settings or a file", "such as plan={'gamma': 9}"
+            "not-a-plan", "a plan is a Plan, a mapping of settings or a file", "try plan={'gamma': 9}"
         )
     left = [q for q in questions(plan) if not _answers(q, over)]
     if left:
@@ -173,7 +173,7 @@ def answered(plan: object, over: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def without_questions(plan: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a plan's settings without what it leaves open; a domain that it asks for is the data's."""
+    """Return a plan's settings without its open questions; an open domain is the data's."""
     found = {k: v for k, v in plan.items() if v != QUESTION}
     if isinstance(own := found.get("attributes"), Mapping):
         found["attributes"] = {n: _answered_by_data(w) if isinstance(w, Mapping) else w for n, w in own.items()}
@@ -181,15 +181,15 @@ def without_questions(plan: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _closed(csv: Mapping[str, Any]) -> dict[str, Any]:
-    """Return how a CSV is read without what a plan leaves open."""
+    """Return the settings for reading a CSV without a plan's open questions."""
     tables = {t: w for t, w in csv.items() if isinstance(w, Mapping)}
     return {**csv, **{t: {n: v for n, v in w.items() if v != QUESTION} for t, w in tables.items()}}
 
 
 def settled_plan(earlier: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Lay settings over a plan as its file has it, without the questions that are to be asked anew.
+    """Lay settings over a plan as its file has it, without the questions that will be asked anew.
 
-    Questions about an attribute stay, and so do those that nothing given answers.
+    Questions about an attribute stay, and so do those without an answer.
     """
     found = {k: v for k, v in earlier.items() if v != QUESTION}
     if _PRIVACY & {*given}:
@@ -248,7 +248,7 @@ class Fields(dict[str, Any]):
 
 
 def converted(name: str, type_: object, value: object) -> Any:
-    """Return a value as its field has it: text is read as a number or a truth where one is meant."""
+    """Return a value in its field's type: text is read as a number or a truth value if one is meant."""
     kinds = dict.fromkeys((type_, *get_args(type_)))
     literals = [w for k in kinds if get_args(k) and isinstance(get_args(k)[0], str) for w in get_args(k)]
     try:
@@ -262,7 +262,7 @@ def converted(name: str, type_: object, value: object) -> Any:
             raise unknown(name.replace("_", " "), value, literals) from None
     what, such = next(said for kind, said in _EXPECTED.items() if kind in kinds)
     more = f", or {' or '.join(literals)}" if literals else ""
-    raise UsageError("wrong-type", f"{name}: {quoted(value)} is not {what}", f"give one such as {such}{more}")
+    raise UsageError("wrong-type", f"{name}: {quoted(value)} is not {what}", f"use one such as {such}{more}")
 
 
 _EXPECTED = {
@@ -275,7 +275,7 @@ _EXPECTED = {
 
 
 def _interval(value: object) -> Any:
-    """Return both ends, or their text; None where there are none."""
+    """Return both ends, or their text; None if there are none."""
     if isinstance(value, (list, tuple)) and len(value) == 2:
         return tuple(value)
     return value if isinstance(value, str) and ":" in value else None
@@ -283,7 +283,7 @@ def _interval(value: object) -> Any:
 
 def core(value: object) -> Any:
     if (found := _interval(value)) is None:
-        raise UsageError("bad-core", "a core is not an interval", "such as core=0:5000")
+        raise UsageError("bad-core", "a core is not an interval", "try core=0:5000")
     return found
 
 
@@ -299,7 +299,7 @@ def domain(value: object) -> Fields:
     raise UsageError(
         "bad-domain",
         "a domain is neither an interval nor a list of values",
-        "such as domain=0:120, domain=low|middle|high or domain=@file",
+        "try domain=0:120, domain=low|middle|high or domain=@file",
     )
 
 
@@ -315,12 +315,12 @@ def _lines(path: Path) -> list[str]:
 
 
 def values(name: str) -> Callable[[Any], tuple[Any, ...]]:
-    """Return what reads a list of values."""
+    """Return a reader of a list of values."""
 
     def read(value: object) -> tuple[Any, ...]:
         if not isinstance(value, (list, tuple)) or not value:
             raise UsageError(
-                "not-a-list", f"{quoted(name)} must be a list of values", f"such as {name} = [1, 2, 3]"
+                "not-a-list", f"{quoted(name)} must be a list of values", f"try {name} = [1, 2, 3]"
             )
         return tuple(value)
 
@@ -331,6 +331,6 @@ def publish(value: object) -> int | Literal["all", "auto"]:
     number = converted("publish", int | Literal["all", "auto"], value)
     if isinstance(number, int) and number < 1:
         raise UsageError(
-            "bad-publish", "a record publishes 1 attribute or more", f"such as {argument('publish', 2)}"
+            "bad-publish", "a record publishes 1 attribute or more", f"try {argument('publish', 2)}"
         )
     return number

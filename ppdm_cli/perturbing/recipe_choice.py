@@ -1,11 +1,12 @@
 """Recipes for records that publish a few attributes (`publish`, `rounds`): from domains and a budget.
 
-Every set of k attributes is as likely; the class, where it is not kept, is in every one. Of the data this takes
-nothing but their domains and, to choose k, the number of records.
+Every set of k attributes is equally likely; the class, if it isn't kept, is in every one. This uses nothing of
+the data but their domains and, to choose k, the number of records.
 
-In rounds a coin that sees neither values nor row numbers decides who is in which. Later rounds' recipes follow
-from the records published in earlier ones, and from coins. So each record has one recipe, which is fixed given
-what the others published, and costs its epsilon once (docs/technical/method.md has the proof).
+With rounds, a coin that depends neither on values nor on row numbers decides the round of each record. Later
+rounds' recipes follow from the records published in earlier ones, and from coins. So each record has one
+recipe, which is fixed given what the others published, and costs its epsilon once (docs/technical/method.md has
+the proof).
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ if TYPE_CHECKING:
     from ppdm_cli.joint import Tells
 
 Known = Mapping[str, tuple[Domain, bool]]
-"""Domains by attribute, and whether their values are in order."""
+"""Domains by attribute, with a flag whether their values are in order."""
 
 
 def chosen_number(setting: Setting) -> int:
-    """Return how many attributes a record publishes under `--publish auto`."""
+    """Return the number of attributes that a record publishes under `--publish auto`."""
     k, q = recommended(setting).k, len(setting.sizes)
     assert k is not None
     return next(n for n in range(k, 0, -1) if comb(q, n) <= MOST_RECIPES or n == 1)
@@ -43,10 +44,10 @@ def chosen_number(setting: Setting) -> int:
 
 @dataclass(frozen=True, eq=False)
 class RecipeMaker:
-    """What any recipe follows from, besides which attributes it publishes."""
+    """The basis of all recipes, except for the attributes that each publishes."""
 
     known: Known
-    """Domains by attribute; without an order where nothing can be published beyond them."""
+    """Domains by attribute; without an order if no values can be published beyond them."""
     class_: str | None
     epsilon: float
 
@@ -62,11 +63,13 @@ class RecipeMaker:
 
     @property
     def always_published(self) -> list[str]:
-        """Return the class, where every record publishes it."""
+        """Return the class, if every record publishes it."""
         return [n for n in self.known if n == self.class_]
 
     def number(self, k: int | str, records: int) -> int:
-        """Return how many attributes a record publishes, where every set of so many is as likely."""
+        """Return the number of attributes that a record publishes, if every set of so many is equally
+        likely.
+        """
         names = self.names
         number = k if isinstance(k, int) else self._best(records)
         if not 1 <= number <= len(names):
@@ -91,7 +94,7 @@ class RecipeMaker:
         return chosen_number(Setting(self.epsilon, records, sizes, labels))
 
     def recipes(self, sets: Sequence[Sequence[str]]) -> list[Recipe]:
-        """Return recipes of one weight: a family, where the sets are all of some attributes and alike."""
+        """Return recipes of one weight: a family if the sets are all of some attributes and alike."""
         specs = [self._box([*chosen, *self.always_published]) for chosen in sets]
         widths: dict[str, set[int]] = {}
         for spec in specs:
@@ -112,7 +115,7 @@ class RecipeMaker:
         return BoxSpec.of(names, domains, ordered, gamma, always_published=len(self.always_published))
 
     def beyond(self, recipes: Sequence[Recipe]) -> dict[str, Beyond | UnsetType]:
-        """Return what each attribute publishes beyond its domain, in any of the recipes."""
+        """Return the values beyond its domain that each attribute publishes, in any of the recipes."""
         reach = dict.fromkeys(self.known, 0)
         for spec in (s for r in recipes for s in r.specs):
             for name, b in zip(spec.attributes, spec.reach or [], strict=True):
@@ -130,26 +133,28 @@ def _has_room(domain: Domain) -> bool:
 
 
 def digested(recipes: Sequence[Recipe], facts: Sequence[object]) -> str:
-    """Return a digest of all that decides which recipe a record gets, and what it is."""
+    """Return a digest of all that determines the recipe of a record."""
     text = msgspec.json.encode([[r.encode().decode() for r in recipes], facts])
     return hashlib.blake2b(text, digest_size=32).hexdigest()
 
 
 @dataclass(frozen=True, eq=False)
 class Rounds:
-    """The rounds of a release, and all that their recipes follow from besides published records."""
+    """The rounds of a release, and all that determines their recipes except published records."""
 
     maker: RecipeMaker
     schedule: tuple[Round, ...]
 
     @classmethod
     def of(cls, maker: RecipeMaker, number: int, k: int | str) -> Rounds:
-        """Return so many rounds by the budget; `k`: how many attributes the last one's records publish."""
+        """Return so many rounds for the budget; `k` is the number of attributes that records of the last one
+        publish.
+        """
         most = len(maker.names) - 1
         if most < 2:
             raise RefusedError(
                 "few-for-rounds",
-                f"rounds choose among attributes, and there are {most + 1}",
+                f"rounds choose among attributes, but there are {most + 1}",
                 f"leave out {argument('rounds')}",
             )
         *first, last = scheduled(number, maker.epsilon)
@@ -161,14 +166,13 @@ class Rounds:
         if (many := sum(found.most_recipes(r) for r in found.schedule)) > MOST_RECIPES:
             raise RefusedError(
                 "recipes-for-rounds",
-                f"{many:,} recipes may be needed for so many attributes, and a release has at most "
-                f"{MOST_RECIPES:,}",
+                f"so many attributes may need {many:,} recipes, but a release has at most {MOST_RECIPES:,}",
                 f"drop some attributes, or leave out {argument('rounds')}",
             )
         return found
 
     def most_recipes(self, asked: Round) -> int:
-        """Return how many sets of attributes a round may publish."""
+        """Return the number of sets of attributes that a round may publish."""
         q = len(self.maker.names)
         if asked.by is ChooseBy.MAIN:
             return comb(q, asked.k) - comb(max(q - asked.most, 0), asked.k)
@@ -183,7 +187,7 @@ class Rounds:
         return self._joined([self.maker.recipes([*combinations(self.maker.names, self.schedule[0].k)])])
 
     def further(self, recipes: Sequence[Recipe], tells: Tells) -> list[Recipe]:
-        """Return the recipes with those of one round more, by what was published in the rounds before."""
+        """Return the recipes with those of one more round, from the records published in the rounds before."""
         done = 1 + max(r.round for r in recipes if isinstance(r.round, int))
         before = [[r for r in recipes if r.round == n] for n in range(1, done)]
         return self._joined([*before, self.maker.recipes(self._sets(self.schedule[done - 1], tells))])
@@ -204,7 +208,7 @@ class Rounds:
         return [s for s in combinations(ordered, min(asked.k, len(ordered))) if strongest & set(s)]
 
     def _joined(self, rounds: Sequence[Sequence[Recipe]]) -> list[Recipe]:
-        """Return the recipes with their rounds, and weights such that each round has its share."""
+        """Return the recipes with their rounds, and weights that give each round its share."""
         whole = lcm(*(len(r) for r in rounds))
         return [
             replace(recipe, weight=share * whole // len(recipes), round=number)

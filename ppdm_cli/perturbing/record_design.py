@@ -1,10 +1,10 @@
 """Designs for a record's epsilon, compared before any data is seen: how many attributes of it to publish.
 
 Each record publishes k of q attributes by one box at the whole budget, or all of them with an equal part each;
-or the records are dealt to rounds, and later ones publish what earlier ones have shown to matter.
-What a record tells of one attribute (e1) and of a pair (e2) is Fisher information, as a share of a clean
-record's (maths 11), times the share of records that publish them: n e1 and n e2 are at most the clean records
-that would say as much.
+or the records are split into rounds, and later ones publish the attributes that earlier ones have shown to
+matter. The information of a record about one attribute (e1) and about a pair (e2) is Fisher information, as a
+share of an unperturbed record's (docs/technical/method.md), times the share of records that publish them: n e1
+and n e2 are at most the effective numbers of records.
 """
 
 from __future__ import annotations
@@ -24,21 +24,24 @@ from ppdm_cli.perturbing.count_errors import relative_error
 from ppdm_cli.privacy import believed_after, row_found
 
 MOST_CHOSEN = 3
-"""The most attributes of one record that are considered; more than that tell less, and cost a miner much."""
+"""The most attributes of one record that are considered; more are less informative, and costly for a miner."""
 MOST_SETS = 1 << 10
-"""The most sets of sizes that are looked at; of more, which takes 17 different sizes, some in even steps."""
+"""The most sets of sizes that are tried; of more, which needs 17 different sizes, some in even steps."""
 FEW_CLEAN = 10.0
-"""Below so many clean records a pair's interaction cannot be learnt: main effects are all that can be had."""
+"""The effective number of records below which a pair's interaction cannot be learned, only main effects."""
 LEAST_PAIRS = 3.0
-"""Below so many pairs are not worth publishing either
-(docs/technical/experiments.md has what was measured, on functions)."""
+"""The effective number of records below which pairs are not worth publishing either (measured in
+docs/technical/experiments.md).
+"""
 NEARLY = 1.2
-"""A larger k must tell so many times as much of a pair, because lower frequencies are learnt last."""
+"""The factor by which a larger k must be more informative about a pair, because lower frequencies are learned
+last.
+"""
 Size = tuple[int, bool]
 
 
 class ChooseBy(Enum):
-    """Which attributes a round's sets are made of."""
+    """The choice of attributes for a round's sets."""
 
     EVERY = "all attributes"
     MAIN = "one of the strongest main effects, and any"
@@ -48,16 +51,16 @@ class ChooseBy(Enum):
 
 @dataclass(frozen=True)
 class Round:
-    """Which sets of attributes the records of a round publish."""
+    """The sets of attributes that the records of a round publish."""
 
     share: int
-    """Of the records, over the sum of all rounds'."""
+    """The share of the records, over the sum of all rounds'."""
     k: int
-    """How many attributes a record publishes."""
+    """The number of attributes that a record publishes."""
     by: ChooseBy
-    """Which sets of so many."""
+    """The choice of sets of so many."""
     most: int = 0
-    """How many are the strongest, or the best."""
+    """The number of the strongest, or of the best."""
 
 
 EVERY1, EVERY2 = Round(3, 1, ChooseBy.EVERY), Round(2, 2, ChooseBy.EVERY)
@@ -75,42 +78,43 @@ SCHEDULES: dict[int, list[tuple[float, tuple[Round, ...]]]] = {
         (inf, (Round(3, 3, ChooseBy.EVERY), Round(3, 3, ChooseBy.BEST, 6), Round(14, 3, ChooseBy.EFFECT, 4))),
     ],
 }
-"""By the number of rounds: up to which epsilon what served trees of made-up functions best
-(docs/technical/experiments.md)."""
+"""The best schedules for trees of synthetic functions, by number of rounds and up to an epsilon
+(docs/technical/experiments.md).
+"""
 TWO_FROM = 5.5
 """Above this epsilon two rounds are as good as three."""
 WORTH = 8000.0
-"""Rounds add nothing to trees where one pass reveals a pair as so many clean records do, or as FEW_CLEAN."""
+"""The effective number of records of a pair above which, or below FEW_CLEAN, rounds add nothing to trees."""
 
 
 def scheduled(rounds: int, epsilon: float) -> tuple[Round, ...]:
-    """Return so many rounds by the budget."""
+    """Return so many rounds for the budget."""
     return next(schedule for upto, schedule in SCHEDULES[rounds] if epsilon <= upto)
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What is to be protected and published: nothing of it comes from the data."""
+    """The attributes to protect and publish: nothing of it comes from the data."""
 
     epsilon: float
     records: int
     sizes: tuple[Size, ...]
-    """Each attribute's number of codes, and whether they are in order."""
+    """Each attribute's number of codes, with a flag whether they are in order."""
     labels: int = 0
     """The number of labels of a class inside the budget, or 0."""
     for_class: bool = False
-    """Whether what is learnt is to serve one class."""
+    """True if the release is for learning one class."""
 
 
 @dataclass(frozen=True)
 class Design:
-    """One way to publish, and what it gives."""
+    """One way to publish, with its figures."""
 
     setting: Setting
     k: int | None
-    """How many attributes a record publishes; None: all, each with an equal part of the budget."""
+    """The number of attributes that a record publishes; None: all, each with an equal part of the budget."""
     schedule: tuple[Round, ...] = ()
-    """Where records are dealt to rounds; then the figures are for the attributes that the last one chooses."""
+    """The rounds, if there are any; then the figures are for the attributes that the last one chooses."""
 
     @property
     def rounds(self) -> int:
@@ -118,7 +122,7 @@ class Design:
 
     @property
     def _records(self) -> float:
-        """Return how many records tell it."""
+        """Return the number of records that publish the attributes."""
         shares = [r.share for r in self.schedule] or [1]
         return self.setting.records * shares[-1] / sum(shares)
 
@@ -140,7 +144,7 @@ class Design:
 
     @cached_property
     def _sets(self) -> Counter[tuple[Size, ...]]:
-        """Return the sizes of sets of k attributes, and of how many sets."""
+        """Return the sizes of sets of k attributes, and the number of sets of each."""
         assert self.k is not None
         labels, kinds = ((self.setting.labels, False),) * (self.setting.labels > 0), Counter(self.sizes)
         found = Counter[tuple[Size, ...]]()
@@ -166,11 +170,13 @@ class Design:
 
     @property
     def _part(self) -> float:
-        """Return the gamma of each attribute, where all are published with an equal part."""
+        """Return the gamma of each attribute, if all are published with an equal part."""
         return exp(self.setting.epsilon / (len(self.setting.sizes) + self._riding))
 
     def _told(self, order: int) -> float:
-        """Return what a record says of `order` attributes, mean over all sets of so many, coverage included."""
+        """Return the information of a record about `order` attributes, mean over all sets of so many, coverage
+        included.
+        """
         q, k = len(self.setting.sizes), self.k
         if k is None:
             alone = [information(self._part, [s], [0], 1) for s in self.setting.sizes]  # gamma-diagonal
@@ -187,16 +193,18 @@ class Design:
 
     @cached_property
     def of_one(self) -> float:
-        """Return n e1, the clean records that would say as much of one attribute."""
+        """Return n e1, the effective number of records for one attribute."""
         return self._records * self._told(1)
 
     @cached_property
     def of_pair(self) -> float:
-        """Return n e2, the clean records that would say as much of a pair."""
+        """Return n e2, the effective number of records for a pair."""
         return self._records * self._told(2)
 
     def count_error(self, N: int) -> float:
-        """Return the error to expect of a value's count, over the mean count, of an attribute of so many."""
+        """Return the expected error of a value's count, over the mean count, for an attribute of so many
+        values.
+        """
         if self.k is None:
             return relative_error(self._part, N, self.setting.records)
         return sqrt((N - 1) / self.of_one)
@@ -208,19 +216,19 @@ class Design:
 
     @property
     def difference_error(self) -> float:
-        """Return the same of the difference of such shares between two halves of the records."""
+        """Return the standard error of the difference of such shares between two halves of the records."""
         return 1.0 / sqrt(max(self.of_one, 1e-12))
 
     @property
     def cell_error(self) -> float | None:
-        """Return the same of the share of a pair's quarter; None where no record publishes a pair."""
+        """Return the standard error of the share of a pair's quarter; None if no record publishes a pair."""
         if not self.of_pair:
             return None
         return sqrt(2 / max(self.of_one, 1e-12) + 1 / self.of_pair) / 4
 
     @cached_property
     def row_found(self) -> float:
-        """Return at most how often the original row that fits a published record best is its own."""
+        """Return a bound on how often the original row that fits a published record best is its own."""
         epsilon, n = self.setting.epsilon, self.setting.records
         if self.schedule:  # its sets follow from the data: for any law
             return believed_after(epsilon, 1 / n)
@@ -246,7 +254,7 @@ def possible(setting: Setting) -> list[Design]:
 
 
 def design_in_rounds(setting: Setting) -> Design | None:
-    """Return the design in rounds that serves trees best; None where there is nothing to choose from."""
+    """Return the best design in rounds for trees; None if there is nothing to choose from."""
     if len(setting.sizes) < 3:
         return None
     schedule = scheduled(3 if setting.epsilon <= TWO_FROM else 2, setting.epsilon)
@@ -254,13 +262,15 @@ def design_in_rounds(setting: Setting) -> Design | None:
 
 
 def recommended(setting: Setting) -> Design:
-    """Return the design that serves best: for one class rounds, where one pass leaves much to be had."""
+    """Return the best design: rounds for one class, if they improve much on one pass."""
     one, several = _of_one_pass(setting), design_in_rounds(setting) if setting.for_class else None
     return several if several is not None and FEW_CLEAN <= one.of_pair < WORTH else one
 
 
 def _of_one_pass(setting: Setting) -> Design:
-    """Return the design of one pass that tells most: of pairs, or where none can be had, of one attribute."""
+    """Return the most informative design of one pass: for pairs, or if none can be learned, for one
+    attribute.
+    """
     boxes = [d for d in possible(setting) if d.k is not None]
     if not boxes:
         raise RefusedError(
@@ -276,7 +286,7 @@ def _of_one_pass(setting: Setting) -> Design:
 
 
 def ranked(setting: Setting) -> Sequence[Design]:
-    """Return all designs, the recommended one first, the others by what they tell."""
+    """Return all designs, the recommended one first, the others by information."""
     first = recommended(setting)
     others = [d for d in (*possible(setting), design_in_rounds(setting)) if d is not None]
     others = [d for d in others if (d.k, d.rounds) != (first.k, first.rounds)]

@@ -1,4 +1,5 @@
-"""Keys for records: which rows of a person are published, what a row's coins follow from, and key files.
+"""Keys for records: the published rows of a person, the addresses that random numbers follow from, and key
+files.
 
 A run that may write a key file holds a lock until its release is published, so others that start with the same
 file wait, and then use the key and the design that it left.
@@ -27,7 +28,7 @@ from ppdm_cli.tables import PendingFile, Table, path_of
 
 @dataclass(frozen=True)
 class Thinned(Batch):
-    """The rows of a batch that stay, numbered among all that stay; messages name them as they were."""
+    """The published rows of a batch, numbered among all published ones; messages use their original numbers."""
 
     were: np.ndarray
 
@@ -45,17 +46,17 @@ def addresses(batch: Batch, identifier: str | None, key: Key) -> Addresses:
         raise DataError(
             "null-identifier",
             f"the identifier {quoted(identifier)} is null in {batch.where(row)}",
-            "give every record an identifier",
+            "use an identifier that every record has",
         )
     return identifier_addresses(key, pc.cast(array, pa.string()))
 
 
 def left_out(table: Table, key: Key, person: str, most: int, identifier: str | None) -> np.ndarray:
-    """Return the numbers of the rows, ascending, by which a person has more than `most`; 16 bytes a record."""
+    """Return the numbers of the rows, ascending, beyond the first `most` of each person; 16 bytes a record."""
     if not table.rewindable:
         raise UsageError(
             "person-of-stream",
-            f"two passes are made for {argument('person')}, and standard input can be read only once",
+            f"{argument('person')} needs two passes, but standard input can be read only once",
             "name a file",
         )
     columns = list(dict.fromkeys([person, *[identifier or person]]))
@@ -71,12 +72,12 @@ def left_out(table: Table, key: Key, person: str, most: int, identifier: str | N
 
 @dataclass(frozen=True)
 class Published:
-    """The rows that stay of each person, and whose they are: nothing is learnt from any others."""
+    """The published rows of each person, and whose they are: nothing is learned from any others."""
 
     key: Key
     person: str
     most: int
-    """How many rows a person has, at most."""
+    """The most rows of a person."""
     out: np.ndarray
 
     def __call__(self, batch: Batch) -> tuple[Batch, Addresses | None]:
@@ -89,7 +90,7 @@ def _whose(batch: Batch, person: str, key: Key) -> Addresses:
 
 
 def _drawn(key: Key, person: str, identifier: str | None, batch: Batch) -> tuple[Addresses, Addresses]:
-    """Return whose each row is, and a number by which the rows of a person are put in order."""
+    """Return each row's person, and the random key that orders the rows of a person."""
     whose = _whose(batch, person, key)
     own = addresses(batch, identifier, key)
     return whose, places_of(Coins(key.derive("rows of a person")), own)
@@ -118,19 +119,19 @@ class KeyFile:
 
     @classmethod
     def of(cls, stack: ExitStack, seed: int | None, path: str | Path | None, identifier: str | None) -> KeyFile:
-        """Return the key of a run, locked until the stack ends where it comes from a file."""
+        """Return the key of a run, locked until the stack ends if it comes from a file."""
         if seed is not None and path is not None:
             raise UsageError(
                 "seed-and-key-file",
                 f"{argument('seed')} and {argument('key_file')} contradict each other",
-                "a seed is for tests only",
+                f"leave out {argument('seed')}, which is for tests only",
             )
         if (path is None) != (identifier is None):
             raise UsageError(
                 "key-file-without-id",
-                f"{argument('key_file')} and {argument('id')} go together: without "
-                "identifiers the same person would be another row the next time",
-                f"such as {argument('key_file', 'release.key')} {argument('id', 'patient')}",
+                f"{argument('key_file')} and {argument('id')} need each other: only an identifier finds the "
+                "same person in the next release",
+                f"try {argument('key_file', 'release.key')} {argument('id', 'patient')}",
             )
         if path is None:
             return cls(Key.fresh() if seed is None else Key.from_seed(seed))
@@ -143,7 +144,7 @@ class KeyFile:
         return cls(key, path, design, lock)
 
     def kept(self, stack: ExitStack, plan: ResolvedPlan) -> list[PendingFile]:
-        """Return the file, where it is new or is to remember the design; it comes before the release.
+        """Return the file to write, if it is new or must store the design; it is written before the release.
 
         Another design would show other attributes of the same people, and cost them as much again.
         """
@@ -153,8 +154,8 @@ class KeyFile:
         if self.design and self.design != design:
             raise RefusedError(
                 "other-design",
-                f"the key file {quoted(path)} was used with another design: another choice of recipes would "
-                "show other attributes of the same people",
+                f"the key file {quoted(path)} was used with another design, which would show other "
+                "attributes of the same people",
                 f"add {argument('like')} with the earlier release, or use another key file",
             )
         there = path.exists()
@@ -170,8 +171,7 @@ class KeyFile:
                 raise
             raise type(error)(
                 error.id,
-                f"the key file {quoted(path)} has to remember this design in a second line, but cannot be "
-                "written",
+                f"the key file {quoted(path)} must store this design in a second line, but can't be written",
                 f"make its folder writable, or add the line yourself: {design}",
             ) from None
         target.put("".join(f"{line}\n" for line in (self.key.secret.hex(), design) if line).encode())

@@ -1,9 +1,9 @@
 """Steps for `perturb` and `describe`: from what an owner asks of a table to a resolved plan and its sidecar.
 
-`bins="auto"` takes as many as a miner profits from, given gamma and the number of records
-(docs/technical/experiments.md), near 10 ((gamma-1)/4)^0.2 (n/100,000)^0.15 with gamma-diagonal matrices
-and 20 (n/100,000)^0.1 with a band,
-which keeps neighbours together. Equal widths that may leave most values in one bin get more.
+`bins="auto"` takes the most accurate number for gamma and the number of records
+(docs/technical/experiments.md), near 10 ((gamma-1)/4)^0.2 (n/100,000)^0.15 with gamma-diagonal matrices and 20
+(n/100,000)^0.1 with a band, which keeps neighbours together. Equal widths that may leave most values in one bin
+get more.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ if TYPE_CHECKING:
 
 
 def earlier_sidecar(like: str | Path | Sidecar | None) -> Sidecar | None:
-    """Return the sidecar of an earlier release, named by itself or by its data file."""
+    """Return the sidecar of an earlier release, from its own file or its data file."""
     if isinstance(like, (str, Path)) and OPENING.get() is not None and not str(like).endswith(".json"):
         table = open_table(like)
         return read_sidecar(None, table.sidecar, table.name)
@@ -107,9 +107,9 @@ def asked_of(
     copies: int,
     identifier: str | None,
 ) -> tuple[Plan, CsvOptions]:
-    """Return what is asked for, for each copy, and how a CSV is read.
+    """Return the plan of each copy, and the settings for reading a CSV.
 
-    Beside an earlier release it is asked for with all that protected that one.
+    With an earlier release, the plan has all that protected that one.
     """
     csv = given.get("csv")
     read = csv if isinstance(csv, CsvOptions) else CsvOptions()
@@ -122,7 +122,7 @@ def asked_of(
         if earlier is not None or copies > 1 or identifier is not None:
             raise UsageError(
                 "tree-noise-again",
-                f"{asked.schemes[0]} noise is added once: it has no copies, no next batch and no key",
+                f"{asked.schemes[0]} noise can't be used for copies, a next batch or a key",
                 f"leave out {argument('like')}, {argument('copies')} and {argument('id')}",
             )
         return _with_tree(asked, read)
@@ -160,8 +160,7 @@ def opened_original(
     if is_promised(table):
         raise RefusedError(
             "already-a-release",
-            f"{quoted(table.name)} is already a release: perturbing it again would leave a sidecar that "
-            "describes the second time only",
+            f"{quoted(table.name)} is already a release, and a second perturbation would not be in its sidecar",
             "perturb the original",
         )
     return grouped(table, asked, earlier)
@@ -170,7 +169,7 @@ def opened_original(
 def task_of(
     table: Table, asked: Plan, key: Key, earlier: Sidecar | None, identifier: str | None
 ) -> tuple[Substituter | NoiseAdder, np.ndarray]:
-    """Return what perturbs a table's batches, and which rows are left out, because persons have enough."""
+    """Return the task that perturbs a table's batches, and the rows left out because persons have enough."""
     if asked.keeps_tree:
         from ppdm_cli.perturbing.tree_noise import NoiseAdder
 
@@ -194,7 +193,7 @@ def for_each_of(asked: Plan, copies: int) -> Plan:
 
 
 def grouped(table: Table, asked: Plan, earlier: Sidecar | None) -> Table:
-    """Return the table with the values of columns grouped as they are asked for, or were before."""
+    """Return the table with the values of columns grouped as in the plan, or as before."""
     if earlier is not None:
         mappings = [w.mapping for w in asked.attributes.values() if w.mapping is not None]
         return like_release(table, earlier.attributes, mappings, moved=False)
@@ -203,7 +202,7 @@ def grouped(table: Table, asked: Plan, earlier: Sidecar | None) -> Table:
 
 
 def check(table: Table, asked: Plan, earlier: Sidecar | None, identifier: str | None) -> None:
-    """Check what is asked of a table, as far as no look at the data is needed."""
+    """Check the plan for a table, without a look at the data."""
     asked.check_recipes()  # of a plan file and the options together
     if identifier is not None and identifier not in table.schema.names:
         raise unknown_column(identifier, table.schema.names, "id")
@@ -221,7 +220,7 @@ def resolved(
     identifier: str | None,
     published: Published | None = None,
 ) -> ResolvedPlan:
-    """Return what is asked of a table, resolved by the rows to be `published` as far as domains are open."""
+    """Return the resolved plan for a table; open domains come from the rows to be `published`."""
     if earlier is not None:
         return like(earlier, table.schema, asked)
     out = 0 if published is None else len(published.out)
@@ -230,9 +229,8 @@ def resolved(
     if unknown and not table.rewindable:
         raise UsageError(
             "undeclared-domains",
-            f"the domain of {listed(unknown)} is not declared, and standard input can be read "
-            "only once: private data is never stored on the way",
-            f"declare it, such as {argument('domain', '0:120', next(iter(unknown)))}, or give a plan",
+            f"the domain of {listed(unknown)} is not declared, and standard input can be read only once",
+            f"declare it, such as {argument('domain', '0:120', next(iter(unknown)))}, or add a plan",
         )
     if asked.class_ in asked.keep and table.rewindable:
         unknown[str(asked.class_)] = MOST_LABELS
@@ -243,7 +241,9 @@ def resolved(
 
 
 def _typed(plan: ResolvedPlan, table: Table, asked: Plan) -> ResolvedPlan:
-    """Return the plan, in which a declared domain is from the data where its type is: a cell may decide it."""
+    """Return the plan, in which a declared domain counts as from the data if its type is: a cell may decide
+    it.
+    """
     inferred = {n: asked.attributes[n] for n in getattr(table, "inferred", ()) if n in asked.attributes}
     perturbed = {n: own for n, own in inferred.items() if n in plan.through and own.group is UNSET}
     kinds = {n: declared_type(own) for n, own in perturbed.items()}
@@ -257,20 +257,20 @@ def in_all_rounds(
 ) -> ResolvedPlan:
     """Return the plan with the recipes of all rounds: a pass over the table for each but the last.
 
-    A round's recipes follow from what the records of earlier rounds publish, and from nothing else of them.
+    A round's recipes follow from the published records of earlier rounds, and from nothing else of them.
     """
     while plan.rounds is not None and len(in_rounds(plan.in_use)) < len(plan.shares):
         if not table.rewindable:
             raise UsageError(
                 "rounds-of-stream",
                 "rounds read the data more than once, and standard input can be read only once",
-                f"name a file, or take the plan of an earlier release with {argument('like')}",
+                f"name a file, or use the plan of an earlier release with {argument('like')}",
             )
         sidecar = sidecar_of(plan, "system", str(uuid.uuid4()), None)  # for the miner within, and gone
         if not sidecar.by_name[str(plan.class_)].has_domain:
             raise UsageError(
                 "class-without-labels",
-                f"the class {quoted(plan.class_)} has no labels that rounds could tell apart",
+                f"the class {quoted(plan.class_)} has no labels for rounds to distinguish",
                 f"name a column of labels with {argument('class_')}",
             )
         from ppdm_cli.joint import read, screened  # the miner within, where rounds choose by it
@@ -288,7 +288,7 @@ def sidecars_of(
     if plan.design and copies > 1:
         raise UsageError(
             "copies-of-recipes",
-            "copies of a release with several recipes are not made",
+            "copies are not possible if records publish different attributes",
             f"use {argument('publish', 'all')}",
         )
     also: dict[str, Any] = {"shuffled": bool(asked.shuffle)}
@@ -311,7 +311,7 @@ def sidecar_of(
     copy: Copy | None = None,
     also: Mapping[str, Any] | None = None,
 ) -> Sidecar:
-    """Return the sidecar of a release; `also` has what its promise says beyond the plan."""
+    """Return the sidecar of a release; `also` has the fields of its promise beyond the plan."""
     sidecar = sidecars.new(
         "perturbed",
         release,
@@ -341,7 +341,7 @@ def _check_readable(release: Sidecar) -> None:
 
 
 def release_id(key: Key, plan: ResolvedPlan, number: int = 1) -> str:
-    """Return a random UUID; of a seeded release one that follows from the seed, so that bytes repeat."""
+    """Return a random UUID; for a seeded release one that follows from the seed, so that bytes repeat."""
     if key.origin != "seeded":
         return str(uuid.uuid4())
     which = ([number] if number > 1 else []) + ([plan.design] if plan.design else [])
@@ -359,7 +359,7 @@ def describe(
 ) -> Sidecar:
     """Describe in a sidecar how another tool perturbed a table, so that a miner can use it.
 
-    Nothing is known of the other tool's coins, so the sidecar promises nothing.
+    The other tool's random numbers are unknown, so the sidecar promises nothing.
 
     Parameters
     ----------
@@ -370,9 +370,9 @@ def describe(
     output : str or Path, optional
         A file for the sidecar.
     force : bool, default False
-        Whether to replace that file.
+        True to replace that file.
     csv : CsvOptions, optional
-        How a CSV is read.
+        The options for reading a CSV.
 
     Returns
     -------
@@ -398,9 +398,8 @@ def describe(
         if settled.design:
             raise UsageError(
                 "described-recipes",
-                "a plan by which each record publishes a few attributes describes no file of another tool: "
-                "nothing there says which ones",
-                'say publish = "all", or gamma instead of record_epsilon',
+                "another tool's file doesn't show which attributes a record publishes",
+                'use publish = "all", or gamma instead of record_epsilon',
             )
         if any(c.noise is not None for c in settled.channels):
             raise UsageError(
@@ -418,7 +417,7 @@ def describe(
 
 
 def _checked(published: Mapping[str, Domain], batch: Batch) -> int:
-    """Return the number of rows, if every value is one that the plan's channels publish."""
+    """Return the number of rows, if the plan's channels publish every value."""
     for name, domain in published.items():
         outside = domain.encode(batch.column(name)).outside
         if outside.size:
@@ -437,7 +436,7 @@ LEAST_BINS, MOST_BINS = 4, 60
 def sized(plan: Plan, table: Table, identifier: str | None, left_out: int = 0) -> Plan:
     """Return the plan with a number of bins for each column of numbers that has none of its own.
 
-    As many records are not published as are `left_out`.
+    `left_out` is the number of records that are not published.
     """
     if plan.bins != "auto":
         return plan
@@ -445,7 +444,7 @@ def sized(plan: Plan, table: Table, identifier: str | None, left_out: int = 0) -
         raise UsageError(
             "auto-bins-of-noise",
             f"{argument('bins', 'auto')} is for random substitution",
-            f"say how many bins, such as {argument('bins', 20)}",
+            f"use a number of bins, such as {argument('bins', 20)}",
         )
     perturbed = perturbed_columns(table.schema, plan, identifier)
     gammas = gammas_of(perturbed, plan)
@@ -474,7 +473,7 @@ def number_of_records(table: Table, option: str, example: int) -> int:
         raise UsageError(
             "records-of-stream",
             f"{argument(option, 'auto')} needs the number of records, and standard input can be read only once",
-            f"say a number, such as {argument(option, example)}",
+            f"use a number, such as {argument(option, example)}",
         )
     columns = table.schema.names[:1]
     return fold(table, attrgetter("rows"), add, columns=columns) or 0

@@ -1,8 +1,8 @@
-"""Resolved plans for `perturb`: which columns take part, with which domains and channels, and what is promised.
+"""Resolved plans for `perturb`: the columns that take part, their domains and channels, and the promise.
 
-An attribute gets the channel asked for it, or for all where it suits, else the default. Bins of numbers and
-times are in order, and so is what is declared as an interval. Other single numbers may be codes (a zip code, a
-car's make), so a kind for values in order is theirs only where it is asked of the attribute itself.
+An attribute gets its own channel, or the one for all if it suits, else the default. Bins of numbers and times
+are in order, and so are declared intervals. Other single numbers may be codes (a zip code, a car's make), so
+they get a kind for values in order only if the attribute's own settings ask for it.
 """
 
 from __future__ import annotations
@@ -38,22 +38,22 @@ if TYPE_CHECKING:
 MOST_TOGETHER = 1 << 20
 """The most combinations of attributes that are perturbed together."""
 MOST_LABELS = 1000
-"""A class of numbers may have so many values, and a kept class lists so many in the sidecar."""
+"""The most values of a class of numbers, and of a kept class in the sidecar."""
 
 
 @dataclass(frozen=True)
 class ResolvedPlan:
-    """Everything decided before the first record is perturbed."""
+    """The decisions before the first record is perturbed."""
 
     attributes: list[Attribute]
     recipes: list[Recipe]
-    """The recipes of records; none where a scheme alters values by no channels."""
+    """The recipes of records; none if a scheme alters values without channels."""
     class_: str | None
     dropped: list[str]
     merging: frozenset[str] = frozenset()
-    """Attributes whose rare values go to a commoner one."""
+    """Attributes whose rare values are merged into a more common one."""
     rounds: Rounds | None = None
-    """Where records are dealt to rounds, what the recipes of all of them follow from."""
+    """The rounds that records are split into, if any, with all that determines their recipes."""
     typed: tuple[str, ...] = ()
     """Attributes with a declared domain, whose types the cells of a CSV decide."""
     scheme: tuple[Scheme, ...] = ()
@@ -79,23 +79,23 @@ class ResolvedPlan:
 
     @property
     def facts(self) -> list[Any]:
-        """Return what the codes of all perturbed attributes are."""
+        """Return the facts about the codes of all perturbed attributes."""
         return [attribute_facts(a) for a in self.attributes if a.role == "perturbed"]
 
     @cached_property
     def design(self) -> str:
-        """Return the digest of the recipes and their domains; empty where all records have one recipe."""
+        """Return the digest of the recipes and their domains; empty if all records have one recipe."""
         several = sum(r.members for r in self.recipes) > 1
         return digested(self.recipes, self.facts) if several else ""
 
     @cached_property
     def shares(self) -> list[int]:
-        """Return how many records are dealt to each round, relative to each other: the rounds to come too."""
+        """Return the relative numbers of records in each round, also for rounds to come."""
         sums = [sum(d.weight for d in r) for r in in_rounds(self.in_use)]
         return [s // gcd(*sums) for s in sums] if self.rounds is None else self.rounds.shares
 
     def with_round(self, tells: Tells) -> ResolvedPlan:
-        """Return the plan with the recipes of one round more, by what the rounds so far tell."""
+        """Return the plan with the recipes of one more round, from the rounds so far."""
         assert self.rounds is not None
         recipes = self.rounds.further(self.recipes, tells)
         beyond = self.rounds.maker.beyond(recipes)
@@ -123,14 +123,13 @@ def check_columns(schema: pa.Schema, plan: Plan, identifier: str | None) -> None
         raise UsageError(
             "identifier-as-attribute",
             f"{quoted(str(both))} is both an identifier and an attribute",
-            "use another column as the attribute: an identifier is dropped",
+            "use another column as the attribute, because an identifier is dropped",
         )
     own = plan.attributes.get(plan.class_ or "")
     if own is not None and (own.bins, own.edges, *own.cut) != (None,) * 4:
         raise UsageError(
             "class-with-bins",
-            f"the class {quoted(plan.class_)} is given bins, and a class is never binned: its values are its "
-            "labels",
+            f"the class {quoted(plan.class_)} can't have bins: its values are its labels",
             "leave the bins out, or name a column of groups as the class",
         )
     for column in schema:
@@ -149,7 +148,7 @@ def check_columns(schema: pa.Schema, plan: Plan, identifier: str | None) -> None
 
 
 def undeclared(schema: pa.Schema, plan: Plan, identifier: str | None) -> dict[str, int]:
-    """Return the columns whose domain must come from the data, and how many values are few."""
+    """Return the columns whose domain must come from the data, and the most values that are few."""
     return {
         n: _most_values(n, own, plan)
         for n, own in perturbed_columns(schema, plan, identifier).items()
@@ -158,7 +157,7 @@ def undeclared(schema: pa.Schema, plan: Plan, identifier: str | None) -> dict[st
 
 
 def _most_values(name: str, own: AttributePlan, plan: Plan) -> int:
-    """Return how many values a column of numbers may have without being binned."""
+    """Return the number of values that a column of numbers may have without being binned."""
     return MOST_LABELS if name == plan.class_ else own.bins or plan.bins_for_all
 
 
@@ -168,7 +167,7 @@ def perturbed_columns(schema: pa.Schema, plan: Plan, identifier: str | None) -> 
 
 
 def units(perturbed: Mapping[str, AttributePlan], plan: Plan) -> dict[tuple[str, ...], AttributePlan]:
-    """Return what is asked of each channel, by its attributes: by itself or together, in the columns' order."""
+    """Return the settings of each channel by its attributes, single or together, in the columns' order."""
     together = {n: names for names in plan.together for n in names}
     found = {}
     for name, own in perturbed.items():
@@ -200,7 +199,7 @@ def resolve(
         if COLUMN in schema.names and COLUMN not in plan.drop:
             raise UsageError(
                 "recipe-column-taken",
-                f"a column is named {quoted(COLUMN)}, as is the one that has each record's recipe",
+                f"a column has the reserved name {quoted(COLUMN)}",
                 f"rename it, or add {argument('drop', COLUMN)}",
             )
         if sum(r.members for r in recipes) == 1:
@@ -227,7 +226,7 @@ def resolve(
 def _specs(
     schema: pa.Schema, plan: Plan, perturbed: Mapping[str, AttributePlan], domains: Mapping[str, Domain]
 ) -> tuple[list[Spec], dict[str, Any]]:
-    """Return the channels that are asked for, and what each publishes beyond its domain."""
+    """Return the requested channels, and the values that each publishes beyond its domain."""
     gammas, beyond, specs = gammas_of(perturbed, plan), dict[str, Any](), []
     for names, own in units(perturbed, plan).items():
         name = " x ".join(names)
@@ -247,13 +246,13 @@ def _specs(
 
 
 def _product(parts: Sequence[Domain]) -> Product:
-    """Return the combinations that attributes have, as many as are perturbed together."""
+    """Return the product of the domains of attributes that are perturbed together."""
     if any(p.size < 2 for p in parts) or prod(p.size for p in parts) > MOST_TOGETHER:
         raise RefusedError(
             "too-many-together",
             f"attributes that are perturbed together have two values or more each, and at most {MOST_TOGETHER} "
             "combinations",
-            "leave one out, or give them fewer bins",
+            "leave one out, or use fewer bins",
         )
     return Product(parts)
 
@@ -280,7 +279,7 @@ def _domain(
 def gammas_of(perturbed: Mapping[str, AttributePlan], plan: Plan) -> dict[tuple[str, ...], Decimal | float]:
     """Return each channel's gamma by its attributes: its own, the one for all, or its part of the budget.
 
-    A decimal is exact as it was given; a float was derived, and is to be rounded down.
+    A decimal is exact as given; a float was derived, and must be rounded down.
     """
     asked = units(perturbed, plan)
     given: dict[tuple[str, ...], Decimal | float | None] = {n: w.own_gamma() for n, w in asked.items()}
@@ -292,8 +291,8 @@ def gammas_of(perturbed: Mapping[str, AttributePlan], plan: Plan) -> dict[tuple[
             if not kind_for(own, plan).takes_gamma:
                 raise UsageError(
                     "matrix-given-whole",
-                    f"the matrix of {listed(names)} is given whole: it takes no part of the record's epsilon",
-                    f"give {argument('gamma', 9)}, and see what `ppdm perturb` promises for the record",
+                    f"the matrix of {listed(names)} is given whole, so it can't share the record's epsilon",
+                    f"use {argument('gamma', 9)}, and see what `ppdm perturb` promises for the record",
                 )
         spent = sum(log(g) for g in given.values() if g is not None)
         left = plan.record_epsilon - spent
@@ -301,7 +300,7 @@ def gammas_of(perturbed: Mapping[str, AttributePlan], plan: Plan) -> dict[tuple[
             raise RefusedError(
                 "budget-used-up",
                 "the attributes with a gamma of their own use up the record's epsilon",
-                "give them less, or the record more",
+                f"use smaller gammas, or a larger {argument('record_epsilon')}",
             )
         each = left / max(sum(open_ones.values()), 1)
         return {n: exp(min(each * len(n), 700.0)) if g is None else g for n, g in given.items()}
@@ -310,7 +309,7 @@ def gammas_of(perturbed: Mapping[str, AttributePlan], plan: Plan) -> dict[tuple[
 
 
 class about_column:  # noqa: N801 - reads as a statement
-    """Errors about a matrix or a gamma say whose."""
+    """A context that adds the column's name to errors about a matrix or a gamma."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -337,7 +336,7 @@ def described(
 
 
 def _outside(settled: ResolvedDomain, own: AttributePlan, clip: bool) -> Outside | UnsetType:
-    """Return what becomes of values outside a domain; unset where they are refused."""
+    """Return the treatment of values outside a domain; unset if they are refused."""
     pools = own.other or settled.merges
     if pools and isinstance(settled.domain, Categories) and OTHER in settled.domain.values:
         return "other"
@@ -353,7 +352,7 @@ def clipped(domain: Domain) -> Outside | UnsetType:
 
 
 def _kept(name: str, kind: pa.DataType, facts: Facts | None) -> Attribute:
-    """Return a kept column; a class says its labels, which are public with it."""
+    """Return a kept column; a class lists its labels, which are public with it."""
     if facts is not None and facts.values:
         labels = Categories(kind, sorted(facts.values), facts.nulls > 0)
         return Attribute(name=name, role="kept", **labels.written())
@@ -374,8 +373,8 @@ def privacy(
 ) -> Privacy:
     """Return the promise over a record, or over a person's rows, in all copies.
 
-    It is the product of the channels' amplifications, in the recipe where that is largest. `also` has the
-    fields of `Privacy` that the plan does not decide.
+    It is the product of the channels' amplifications, in the recipe with the largest one. `also` has the fields
+    of `Privacy` that the plan does not decide.
     """
     kept, also = [a.name for a in plan.attributes if a.role == "kept"], also or {}
     rows: int = also.get("rows", 1)
@@ -407,21 +406,21 @@ def neighbours_alike(domain: Domain, own: AttributePlan) -> bool:
 
 
 def kind_for(own: AttributePlan, plan: Plan) -> type[Spec]:
-    """Return the kind that is asked for an attribute, by itself or with all."""
+    """Return the requested kind of an attribute, its own or that for all."""
     if plan.scheme != SUBSTITUTION:
         return KINDS[plan.scheme]
     return KINDS[own.kind or plan.matrix or DEFAULT_KIND]
 
 
 def request(gamma: Decimal | float | None, own: AttributePlan, plan: Plan) -> Request:
-    """Return what is asked of an attribute's channel, its own settings laid over those for all."""
+    """Return the request for an attribute's channel, its own settings laid over those for all."""
     return Request(gamma, {**plan.kind_options, **own.options})
 
 
 def chosen(
     name: str, domain: Domain, gamma: Decimal | float | None, own: AttributePlan, plan: Plan
 ) -> tuple[Spec, Beyond | UnsetType]:
-    """Return the channel, checked, and what it publishes beyond the domain."""
+    """Return the channel, checked, and the values that it publishes beyond the domain."""
     kind, asked = kind_for(own, plan), request(gamma, own, plan)
     if own.kind is not None or kind.everywhere:
         return kind.asked(name, domain, asked)
@@ -446,11 +445,11 @@ def without_gamma(names: Iterable[str]) -> UsageError:
 
 
 def attribute_facts(attribute: Attribute) -> tuple[Any, ...]:
-    """Return what an attribute's codes are."""
+    """Return the facts about an attribute's codes."""
     a = attribute
     return (a.name, a.dtype, _given(a.edges), _given(a.categories), _given(a.nulls))
 
 
 def _given(value: object) -> Any:
-    """Return a sidecar's field, or None where it is not set."""
+    """Return a sidecar's field, or None if it is not set."""
     return None if value is UNSET else value

@@ -1,10 +1,10 @@
-"""Does the order of the rows give private values back? Blocks of rows are kept on the way and tested.
+"""Tests of row order for `perturb`: whether it reveals private values, from blocks of rows that are kept on the
+way.
 
-A file sorted by a private column publishes it, whatever gamma says: the rows around a record tell its
-value. So the true codes of rows some steps apart are compared with what a random order of the same
-codes gives: how often they are equal, and how their ranks go along. What a kept column tells by itself
-is not a fault of the order, so the codes are then taken to be in random order among the records that are
-alike in the kept columns.
+A file sorted by a private column publishes it, whatever gamma says: the rows around a record reveal its value.
+So the true codes of rows some steps apart are compared with those in a random order: how often they are equal,
+and how their ranks correlate. Information from a kept column is not a fault of the order, so with kept columns
+the codes are compared with a random order among the records that are alike in these.
 
 Mean and variance under a random order are exact (Mood 1940, Wald and Wolfowitz 1943, for any symmetric
 measure of two records); the tail is Bennett's (1962), which is above the normal one and holds for
@@ -29,18 +29,20 @@ from ppdm_cli.arrays import Codes, Floats
 FALSE_ALARM = 1e-4
 """The chance that a file in random order is refused, all attributes, lags and tests together."""
 TELLING = 0.1
-"""Share of the possible excess of likeness, or of difference, that is refused if chance does not explain it."""
+"""The share of the possible excess of likeness, or of difference, that is refused if chance does not explain
+it.
+"""
 LAGS = (*range(1, 13), 24, 28, 30, 31, 48, 52, 60, 96, 100, 168, 365)
 """Steps between the rows compared: all short ones, and the hours, days, weeks and months of series."""
 BLOCK = 1 << 10
 """Rows next to each other that are kept or left out together; well above the largest lag."""
 _MOST_ROWS, _MOST_CELLS = 1 << 16, 1 << 24
 _JUMP = 2.0
-"""Moving one record changes two pairs, each by at most 1."""
+"""The most that moving one record changes: two pairs, each by at most 1."""
 Column = Any
 """A NumPy or an Arrow array."""
 _TEXT = 64
-"""Characters of a kept text that are looked at."""
+"""The number of characters of a kept text that are compared."""
 
 
 @dataclass
@@ -69,7 +71,7 @@ class RowBlocks:
         return stride
 
     def merge(self, after: RowBlocks) -> None:
-        """Add what was kept of the rows that follow."""
+        """Add the kept rows that follow."""
         before = self._stride
         self.pieces += after.pieces
         self.seen = after.seen
@@ -118,7 +120,7 @@ def _ranks(column: pa.Array, ties: str) -> np.ndarray:
 
 
 def telling(sample: RowBlocks, perturbed: Sequence[str], kept: Sequence[str] = ()) -> list[str]:
-    """Return the perturbed attributes that the row order gives away, beyond what the kept columns tell."""
+    """Return the perturbed attributes that the row order reveals, beyond the information of kept columns."""
     places, columns = sample.columns()
     if not len(places):
         return []
@@ -159,10 +161,10 @@ class _Test:
             pairs.append(self._counted(paired, lag))
             shared.append(self._counted(paired[lag:] & paired[:-lag], lag))
         self._pairs, self._shared = (np.reshape(c, (-1, len(self._sizes))) for c in (pairs, shared))
-        """By lag and group: the pairs, and the records that are in the middle of two of them."""
+        """The pairs, and the records in the middle of two of them, by lag and group."""
 
     def _counted(self, rows: np.ndarray, lag: int) -> Floats:
-        """Return how many of some rows, counted from the lag-th, each group has."""
+        """Return the number of some rows, counted from the lag-th, in each group."""
         if len(self._sizes) == 1:
             return np.array([float(np.count_nonzero(rows))])
         groups = self._groups[lag : lag + len(rows)][rows]
@@ -230,7 +232,7 @@ class _Sums:
 
 
 def _judged(excess: float, possible: float, variance: float) -> tuple[float, float]:
-    """Return the share of what is possible, and Bennett's bound of the chance of such an excess on its side."""
+    """Return the share of the possible excess, and Bennett's bound on the probability of such an excess."""
     variance = max(variance, 1e-6)
     u = _JUMP * abs(excess) / variance
     bound = exp(-variance / _JUMP**2 * ((1 + u) * log1p(u) - u))
@@ -238,7 +240,7 @@ def _judged(excess: float, possible: float, variance: float) -> tuple[float, flo
 
 
 def _groups(column: pa.Array) -> np.ndarray:
-    """Return a kept column's values, or where they are many, ranges of about as many records each."""
+    """Return a kept column's values, or if they are many, ranges of about as many records each."""
     n = len(column)
     if pa.types.is_null(column.type):
         return np.zeros(n, np.int64)

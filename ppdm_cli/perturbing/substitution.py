@@ -1,6 +1,6 @@
 """Perturbation for one batch (Algorithm 1 of Dowd et al.): values to codes, to perturbed codes, to values.
 
-A pure function of the batch and the addresses of its rows; what the checks need is counted beside it. Where
+It is a pure function of the batch and the addresses of its rows; counts for the checks are collected too. If
 records differ in their recipes, a record's follows from a key, the design's digest and its address or
 identifier: first its round, then its recipe from the design of that round alone. A channel's coins follow from
 the whole channel and the record's codes in it, never from the recipe's number (docs/technical/method.md).
@@ -34,12 +34,12 @@ from ppdm_cli.releases import WideColumn, in_rounds
 from ppdm_cli.sidecar import COLUMN, Attribute
 
 _LOOKED_AT = 1 << 12
-"""So many values of a batch show whether nearly all are in one bin."""
+"""The number of values of a batch that show whether nearly all are in one bin."""
 
 
 @dataclass
 class Outside:
-    """How many values of a column are outside its domain, and where the first is."""
+    """The number of a column's values outside its domain, and the place of the first."""
 
     count: int
     first: str
@@ -48,7 +48,7 @@ class Outside:
 
 @dataclass
 class Checks:
-    """What is known of the rows so far; merges in their order."""
+    """The facts about the rows so far; merged in their order."""
 
     order: RowBlocks | None = None
     """True codes of perturbed attributes, values of kept columns and of the identifier."""
@@ -56,19 +56,21 @@ class Checks:
     identifiers: list[Addresses] = field(default_factory=list)
     rows: int = 0
     bins: dict[str, np.ndarray] = field(default_factory=dict)
-    """How many of some values are in each bin that is from the data."""
+    """The number of some values in each bin that is from the data."""
     distinct: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """For kept labels and whole numbers the rows of the largest batch, and how many values these have."""
+    """The rows of the largest batch, and their number of values, for kept labels and whole numbers."""
     changed: Counter[str] = field(default_factory=Counter)
-    """How many values of each altered attribute are others now."""
+    """The number of changed values of each altered attribute."""
     moved: Counter[str] = field(default_factory=Counter)
-    """How many values of each attribute were outside its domain, and went to its nearest bin or to null."""
+    """The number of each attribute's values outside its domain that moved to its nearest bin or to null."""
     merged: Counter[str] = field(default_factory=Counter)
-    """How many went to a more common value, because they are rare, or to all others."""
+    """The number of values that were merged into a more common one because they are rare, or into all
+    others.
+    """
     values: Counter[str] = field(default_factory=Counter)
-    """Of how many, nulls aside."""
+    """The number of all values without nulls."""
     pairs: RowBlocks | None = None
-    """Some records before and after, of noise that keeps a tree."""
+    """Some records before and after noise that keeps a tree."""
 
     def merge(self, after: Checks) -> None:
         for kept in ("order", "pairs"):
@@ -94,7 +96,7 @@ class Checks:
 
 @dataclass(frozen=True)
 class Drawn(Batch):
-    """Published records whose addresses are coins, so that nothing hangs on the place of a row."""
+    """Published records whose addresses are random, so that nothing depends on the place of a row."""
 
     coins: Addresses
 
@@ -104,13 +106,13 @@ class Drawn(Batch):
 
 
 class OwnersTask:
-    """What an owner's tasks share: a plan, where rows go in a random order, and what is noted of theirs.
+    """The base of an owner's tasks: a plan, places of rows in a random order, and the facts to collect.
 
     A task holds nothing that changes, so threads share it.
     """
 
     schema: pa.Schema
-    """What is written; text may be a dictionary of it."""
+    """The schema to write; text may be a dictionary of it."""
 
     def __init__(self, plan: ResolvedPlan, key: Key, shuffle: bool) -> None:
         self.plan = plan
@@ -131,7 +133,7 @@ class OwnersTask:
         compared: Mapping[str, Codes | pa.Array],
         checks: Checks,
     ) -> Made[Checks]:
-        """Return what is written of a batch; its order is noted by what is `compared`, unless it is random."""
+        """Return the output of a batch; its order is tested on the `compared` columns, unless it is random."""
         places = None
         if self._places_key is None:
             checks.order = RowBlocks.of(batch.first_row, batch.rows, compared)
@@ -153,7 +155,7 @@ class Substituter(OwnersTask):
         shuffle: bool,
         left_out: np.ndarray | None = None,
     ) -> None:
-        """Take the numbers of rows that are `left_out`, where persons have at most so many."""
+        """Store the numbers of rows that are `left_out`, if persons have at most so many."""
         super().__init__(plan, key, shuffle)
         self._key, self._identifier = key, identifier
         self._outside = {a.name: a.outside for a in plan.attributes}
@@ -167,7 +169,7 @@ class Substituter(OwnersTask):
             self.schema = self.schema.append(beside)
 
     def report(self, _: Checks) -> None:
-        """Say nothing of what was done beyond what every release says."""
+        """Return nothing beyond what every release says."""
 
     def for_copy(self, number: int) -> Substituter:
         """Return the same with the coins of another copy; a shuffled row has one place in all of them."""
@@ -211,7 +213,7 @@ class Substituter(OwnersTask):
         return self._made(batch, here, columns, compared, checks)
 
     def so_far(self, batch: Batch) -> Drawn:
-        """Return what the records of the rounds so far publish: all that a later round may know of them."""
+        """Return the published records of the rounds so far: all that a later round may use."""
         done = self(batch).rows
         there = np.flatnonzero(done.column(COLUMN).to_numpy() != UNDECIDED)
         own = addresses(batch, self._identifier, self._key)
@@ -251,7 +253,7 @@ def _distinct(array: pa.Array) -> tuple[int, int]:
 def used(array: pa.Array, some: bool = False) -> pa.Array:
     """Return a dictionary without the entries that no row uses: they may be values of rows left out.
 
-    Where only `some` of the rows are here, its entries are in order: else theirs would tell of the others.
+    If only `some` of the rows are here, its entries are in order: else theirs would reveal the others.
     """
     if not pa.types.is_dictionary(array.type):
         return array
@@ -268,7 +270,7 @@ def used(array: pa.Array, some: bool = False) -> pa.Array:
 
 
 def _moved(domain: Domain, array: pa.Array, codes: Codes, outside: np.ndarray) -> np.ndarray:
-    """Give values outside a domain their nearest codes, or null's; return what is left."""
+    """Give values outside a domain their nearest codes, or null's; return the rest."""
     if not outside.size:
         return outside
     again = domain.encode(array.take(pa.array(outside)), clip=True)
@@ -277,7 +279,7 @@ def _moved(domain: Domain, array: pa.Array, codes: Codes, outside: np.ndarray) -
 
 
 def _to_other(domain: Domain, array: pa.Array, codes: Codes, outside: np.ndarray) -> np.ndarray:
-    """Give values outside a domain the code of all others; return what is left, which is null."""
+    """Give values outside a domain the code of all others; return the rest, which is null."""
     assert isinstance(domain, Categories)
     valid = array.is_valid().to_numpy(zero_copy_only=False)[outside]
     codes[outside[valid]] = domain.values.index(OTHER)
@@ -306,11 +308,11 @@ class WeightedDraw:
 
     @cached_property
     def _bounds(self) -> np.ndarray:
-        """Return where the draws of each number end, below the sum of the weights."""
+        """Return the ends of the draws of each number, below the sum of the weights."""
         return np.cumsum(np.array(self._ratios, np.uint64), dtype=np.uint64)
 
     def drawn(self, addresses: Addresses) -> np.ndarray:
-        """Return which number each of up to `CELLS` records gets."""
+        """Return the number that each of up to `CELLS` records gets."""
         coins = Coins(self.coin)
 
         def blocks(retry: int, rows: np.ndarray | None = None) -> np.ndarray:
@@ -347,7 +349,7 @@ class AllPublished:
 
 
 class Withholder:
-    """Publishes by each record's own recipe, which a coin chooses, and withholds what that leaves out."""
+    """Publishes by each record's own recipe, which a coin chooses, and withholds the other attributes."""
 
     beside = (pa.field(COLUMN, pa.uint16(), False),)
     """The column of recipes."""
@@ -387,7 +389,7 @@ class Withholder:
         return pa.field(attribute.name, self._columns[attribute.name][0].kind)
 
     def published(self, codes: Mapping[str, Codes], _: object, addresses: Addresses) -> dict[str, pa.Array]:
-        """Return the perturbed columns, with nulls for what is withheld, and the column of recipes."""
+        """Return the perturbed columns, with nulls for withheld cells, and the column of recipes."""
         numbers = self.recipes(addresses)
         order = np.argsort(numbers, kind="stable")
         ends = np.searchsorted(numbers[order], np.arange(len(self._ready) + 1))
@@ -407,7 +409,7 @@ class Withholder:
 
 
 def _column_codes(channel: Channel, wide: Mapping[str, WideColumn]) -> list[np.ndarray]:
-    """Return for each attribute the code of its column that shows each code of the channel."""
+    """Return the code of each attribute's column that shows each code of the channel."""
     own = [wide[n] for n in channel.attributes]
     return [w.codes_of(channel).astype(code_type(w.domain.size)) for w in own]
 
@@ -420,7 +422,7 @@ def _publish(
     addresses: Addresses,
     out: Mapping[str, np.ndarray],
 ) -> None:
-    """Draw what a channel publishes of some rows into the columns' codes."""
+    """Draw the published codes of some rows in a channel, into the columns' codes."""
     channel = ready.channel
     true = channel.domain.joined([codes[n][rows] for n in channel.attributes])
     drawn = channel.published.split(channel.drawn(true, Coins(ready.keys["perturb"]), addresses[rows]))
@@ -430,7 +432,7 @@ def _publish(
 
 @dataclass(frozen=True)
 class KeyedChannel:
-    """A channel, ready to perturb."""
+    """A channel together with its derived keys."""
 
     channel: Channel
     keys: dict[str, bytes]

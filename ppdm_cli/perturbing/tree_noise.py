@@ -1,8 +1,8 @@
 """Noise for owners who keep a decision tree (Islam and Brankovic 2004): the plan, the task, the report.
 
 One pass counts the leaves, the other alters values. Every column that is not altered is kept. No gamma holds,
-and the sidecar says so. The report has what an intruder believes who knows all altered attributes of a person
-and which leaf each published record is in; p(X -> Y) is the product over attributes of the chance of the noise.
+and the sidecar says so. The report has the beliefs of an intruder who knows all altered attributes of a person
+and the leaf of each published record; p(X -> Y) is the product over attributes of the probability of the noise.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ from ppdm_cli.tables import Table
 from ppdm_cli.trees import Membership, Tree, as_tree, check_tested, rules_of
 
 RANKS = 16
-"""Classes of equal width that the order of the rows is looked at by."""
+"""The number of classes of equal width for the test of row order."""
 
 
 @dataclass(frozen=True, eq=False)
 class Counted:
-    """What the first pass knows of a partition."""
+    """The counts of the first pass over a partition."""
 
     counts: np.ndarray
     """Records by (leaf, class)."""
@@ -77,7 +77,7 @@ class NoiseAdder(OwnersTask):
         if not table.rewindable:
             raise UsageError(
                 "tree-noise-on-stream",
-                "standard input can be read only once, and leaves are counted first",
+                "noise that keeps a tree needs two passes, but standard input can be read only once",
                 "name a file",
             )
         self.noise = plan = NoisePlan.of(asked)
@@ -88,7 +88,7 @@ class NoiseAdder(OwnersTask):
         columns = [n for n in table.schema.names if n not in plan.drop]
         parts = scan(table, LeafCounter(self.membership, names), columns=columns)
         if not parts or not (counts := np.stack([p.counts for p in parts])).any():
-            raise DataError("no-records", f"{quoted(table.name)} has no records", "there is nothing to perturb")
+            raise DataError("no-records", f"{quoted(table.name)} has no records", "add records")
         self.membership.check(sum(p.sure for p in parts), sum(p.unsure for p in parts))  # type: ignore[arg-type]
         self.counts: np.ndarray = counts.sum(axis=0)
         ranges = {n: sum((p.ranges[n] for p in parts), Range()) for n in names}
@@ -112,7 +112,7 @@ class NoiseAdder(OwnersTask):
         self.schema = pa.schema([pa.field(a.name, a.kind) for a in attributes])
 
     def report(self, checks: Checks) -> NoiseReport:
-        """Return the report of what was published."""
+        """Return the report on the release."""
         return report_of(self, checks)
 
     def for_copy(self, _: int) -> NoiseAdder:
@@ -120,7 +120,7 @@ class NoiseAdder(OwnersTask):
         return self
 
     def _innocent(self, name: str) -> np.ndarray:
-        """Return in which leaves an attribute is altered."""
+        """Return the leaves in which an attribute is altered."""
         tree = self.noise.tree
         tests = [f >= 0 and tree.features[f].name == name for f in tree.feature.tolist()]
         guilty = np.zeros(tree.size, bool)
@@ -188,14 +188,14 @@ PAPER = 27.6
 
 @dataclass(frozen=True)
 class NoisePlan:
-    """Noise that keeps a tree, as it is asked for."""
+    """The settings of noise that keeps a tree."""
 
     schemes: tuple[Any, ...]
     tree: Tree
     innocent: str = "both"
     """`tia`: attributes that the tree tests nowhere; `lia`: those tested elsewhere than on a leaf's path."""
     leaves: str = "all"
-    """Whether cases of all leaves get other innocent attributes, or only those of heterogeneous ones."""
+    """The leaves whose records get other innocent attributes: all, or only heterogeneous ones."""
     sd_percent: float = PAPER
     percent_of: str = "value"
     keep: tuple[str, ...] = ()
@@ -208,13 +208,13 @@ class NoisePlan:
         if len({*schemes}) < len(schemes) or sum(s != INNOCENT for s in schemes) > 1 or {*schemes} - {*SCHEMES}:
             raise UsageError(
                 "schemes-not-together",
-                f"{quoted(','.join(schemes))} are no schemes that go together",
-                f"one of {', '.join(SCHEMES[:-1])}, or {INNOCENT}, or one with {INNOCENT} after a comma",
+                f"{quoted(','.join(schemes))} are schemes that can't be combined",
+                f"use one of {', '.join(SCHEMES[:-1])}, or {INNOCENT}, or one with {INNOCENT} after a comma",
             )
         if asked.tree is None:
             raise UsageError(
                 "no-tree",
-                f"{schemes[0]} noise keeps a tree, and none is named",
+                f"{schemes[0]} noise keeps a tree, but none is named",
                 f"train it on this very table (ppdm train-tree), and add {argument('tree', 'tree.json')}",
             )
         tree = as_tree(asked.tree)
@@ -224,12 +224,14 @@ class NoisePlan:
         if own and INNOCENT not in schemes:
             raise UsageError(
                 "innocent-noise-alone",
-                f"{listed(own)} go with innocent noise only",
+                f"{listed(own)} need innocent noise",
                 f"add innocent to {argument('scheme')}",
             )
         if not 0 < own.get("sd_percent", PAPER) <= 1e6:
             raise UsageError(
-                "bad-sd-percent", "the standard deviation must be above 0 %", f"the paper's is {PAPER}"
+                "bad-sd-percent",
+                "the standard deviation must be above 0%",
+                f"use a positive one, such as the paper's {PAPER}",
             )
         if asked.class_ not in (None, tree.class_name):
             what = f"the tree's class is {quoted(tree.class_name)}"
@@ -239,14 +241,14 @@ class NoisePlan:
         if strange := [n for n in fields if getattr(asked, n) != getattr(plain, n)]:
             raise UsageError(
                 "not-for-tree-noise",
-                f"{schemes[0]} noise takes no {listed(strange)}: that is for random substitution",
+                f"{schemes[0]} noise can't be combined with {listed(strange)}, for random substitution",
                 "leave them out",
             )
         return cls(schemes, tree, **own, keep=tuple(asked.keep), drop=tuple(asked.drop))
 
     @property
     def class_scheme(self) -> str | None:
-        """Return how the class is altered, if it is."""
+        """Return the scheme that alters the class, if any."""
         return next((s for s in self.schemes if s != INNOCENT), None)
 
     def check(self, schema: pa.Schema) -> None:
@@ -265,7 +267,7 @@ class NoisePlan:
         if self.class_scheme and tree.class_name in self.keep:
             raise UsageError(
                 "altered-class-kept",
-                f"the class is kept, and {self.class_scheme} noise alters it",
+                f"the class is kept, but {self.class_scheme} noise alters it",
                 f"leave out {argument('keep')}",
             )
         if tree.class_name not in schema.names:
@@ -274,7 +276,7 @@ class NoisePlan:
         if strange:
             raise UsageError(
                 "strange-to-tree",
-                f"the tree was not trained on {listed(strange)}, so nothing says that they are innocent",
+                f"the tree was not trained on {listed(strange)}, so they may not be innocent",
                 "drop them, or keep them if they are public",
             )
 
@@ -301,7 +303,7 @@ MOST_CANDIDATES, MOST_SAMPLED = 10_000, 200
 
 @dataclass(frozen=True)
 class Intruder:
-    """What someone who knows a person's altered attributes believes, on average over some records."""
+    """The beliefs of someone who knows a person's altered attributes, on average over some records."""
 
     records: int
     candidates: int
@@ -310,7 +312,7 @@ class Intruder:
     truth: float
     """The belief in the right record."""
     likeliest: float
-    """The share of records whose likeliest candidate is the right one."""
+    """The share of records whose most likely candidate is the right one."""
     class_bits: float
     """The entropy of the beliefs about the published class."""
 
@@ -323,7 +325,7 @@ class NoiseReport:
     records: int
     expected: float
     changed: dict[str, int]
-    """How many values of each altered attribute are others now."""
+    """The number of changed values of each altered attribute."""
     class_: str
     leaves: list[dict[str, Any]]
     intruder: Intruder | None
@@ -331,7 +333,7 @@ class NoiseReport:
     altered: list[str] = field(default_factory=list)
 
     def figures(self) -> dict[str, Any]:
-        """Return what --json says of the noise."""
+        """Return the figures of the noise for --json."""
         class_changes = self.changed.get(self.class_)
         whom = None if self.intruder is None else vars(self.intruder)
         return {
@@ -344,48 +346,48 @@ class NoiseReport:
         }
 
     def sentences(self) -> list[str]:
-        """Return what to tell the owner, and what stays unprotected."""
+        """Return the sentences for the owner, also on unprotected attributes."""
         said = []
         if self.class_ in self.changed:
             actual = self.changed[self.class_]
-            said.append(
-                f"Classes changed: {actual} of {self.records}; {self.expected:.1f} were to be expected."
-            )
+            said.append(f"Classes changed: {actual} of {self.records} (expected: {self.expected:.1f}).")
         few = [n for n in self.altered if self.changed.get(n, 0) < self.records / 2]
         if few:
             said.append(
-                f"Fewer than half of the values of {', '.join(few)} are others now: a share of the value "
-                "leaves zeros, and often numbers near. A share of the attribute's own sd alters more."
+                f"Fewer than half of the values of {', '.join(few)} changed: noise in percent of the value "
+                "leaves zeros and many small numbers. Noise in percent of the attribute's own sd alters "
+                "more."
             )
         if self.unable:
             said.append(
-                f"Innocent, but not altered, as no noise can be added to them: {', '.join(self.unable)}."
+                f"Innocent, but not altered, because noise can't be added to them: {', '.join(self.unable)}."
             )
         if self.intruder is not None:
             i = self.intruder
             said.append(
-                f"An intruder who knows {', '.join(self.altered)} of a person faces {i.bits:.2f} bits of doubt "
-                f"among {counted(i.candidates, 'published record')}, "
-                f"believes in the right one with {percent(i.truth)}, and would take it for the likeliest in "
-                f"{percent(i.likeliest)} of the cases; of its class {i.class_bits:.2f} bits are in doubt "
-                f"({counted(i.records, 'record')} tried)."
+                f"An attacker who knows {', '.join(self.altered)} of a person faces {i.bits:.2f} bits of "
+                f"doubt among {counted(i.candidates, 'published record')}. The attacker is "
+                f"{percent(i.truth)} sure of the right one, and picks it as the most likely in "
+                f"{percent(i.likeliest)} of the cases. About its class, {i.class_bits:.2f} bits remain in "
+                f"doubt ({counted(i.records, 'record')} tried)."
             )
         pure = [leaf for leaf in self.leaves if not leaf["others"]]
         if pure and "class-all-leaves" not in self.schemes:
             held = sum(leaf["records"] for leaf in pure)
             said.append(
-                f"Unprotected: the classes of the {counted(held, 'record')} in {len(pure)} leaves of one class "
-                "are published as they are; whoever knows the attributes on the way to such a leaf knows them."
+                f"Not protected: the classes of the {counted(held, 'record')} in {len(pure)} leaves of one "
+                "class are published unchanged. Anyone who knows the attributes on the path to such a leaf "
+                "knows them."
             )
         said.append(
-            "Unprotected: the attributes that the tree tests on a record's own way are published as they are, "
-            "and so is every column that is kept."
+            "Not protected: the attributes that the tree tests on a record's own path are published "
+            "unchanged, and so is every kept column."
         )
         return said
 
 
 def report_of(work: NoiseAdder, checks: Checks) -> NoiseReport:
-    """Return the report of what was published."""
+    """Return the report on the release."""
     counts, tree = work.counts, work.noise.tree
     wrong = None if work.class_noise is None else work.class_noise.wrong()
     told = np.ones(counts.shape) if work.noise.class_scheme == "class-all-leaves" else counts

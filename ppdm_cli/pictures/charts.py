@@ -26,20 +26,20 @@ if TYPE_CHECKING:
     from ppdm_cli.attacks import GuessFigures
 
 MOST_VALUES, MOST_PANELS = 30, 60
-"""The most categories of a panel, the commonest, and the most panels of a picture."""
+"""The most categories of a panel, of which the most common are shown, and the most panels of a picture."""
 _SERIES = {"observed": "#cfd4da", "estimated, {} interval": "#0b5cad", "true": "#c8102e"}
 _HIGH, _LOW, _MANY = 180, 100, 12
-"""The height of a panel, and where there are more than many of them."""
+"""The height of a panel, its height among many, and how many those are."""
 _THIN = 25
-"""Values that are more have thin marks."""
+"""The number of values above which marks are thin."""
 _LETTER, _ROW, _LABEL = 6.5, 14, 26
 """Pixels of a letter and of a category's row; letters of a label that is shown whole."""
 _BIN = re.compile(r"\[([^,]*), [^,]*[\])]")
 """The label of a bin; its beginning is shown."""
 _APART = " "
-"""What stands between the values and null."""
+"""The gap between the values and null."""
 MOST_ATTRIBUTES = 30
-"""The most attributes that have bars of their own; the others are averaged."""
+"""The most attributes with bars of their own; the others are averaged."""
 _OF_ATTACKS = ("#0b5cad", "#8db4dc", "#57606a", "#9a6700", "#1a7f37", "#8250df", "#bf3989", "#1b7c83")
 _PRIOR = "#c8102e"
 _BAR, _WIDTH = 9, 440
@@ -47,13 +47,13 @@ _SUFFIXES = (".svg", ".png", ".pdf", ".html")
 _MARKS = {ord("<"): "\ue000", ord(">"): "\ue001", ord("&"): "\ue002"}
 
 Chart = Any
-"""A chart, or a part of one, as altair has it: an extra that says nothing of its types."""
+"""A chart, or a part of one, of altair, an extra without types."""
 Curve = Sequence[Mapping[str, float]]
 """The rows of a table of entropy: points of lines."""
 
 
 class CountRow(msgspec.Struct, frozen=True):
-    """The counts of a value: published, estimated with an interval, and true where they are known."""
+    """The counts of a value: published, estimated with an interval, and true if known."""
 
     attribute: str
     label: str
@@ -66,7 +66,7 @@ class CountRow(msgspec.Struct, frozen=True):
 
     @property
     def drawn(self) -> dict[str, str | float]:
-        """Return what a chart reads, without what is unknown."""
+        """Return the fields for a chart, without unknown ones."""
         names = ("label", "observed", "estimate", "low", "high", "true")
         return {n: v for n in names if (v := getattr(self, n)) is not None}
 
@@ -89,8 +89,8 @@ class Picture:
 def distributions(frame: pl.DataFrame, level: float = 0.95, by: str | None = None) -> Picture:
     """Draw observed, estimated (with intervals) and, if known, true counts, one panel per attribute.
 
-    Short labels, and bins by their beginnings, stand side by side; others below each other. Where not all
-    records show an attribute, its observed counts are scaled to all records.
+    Short labels, and bins by their beginnings, are side by side; others below each other. If not all records
+    show an attribute, its observed counts are scaled to all records.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ def distributions(frame: pl.DataFrame, level: float = 0.95, by: str | None = Non
     level : float, default 0.95
         The level of its intervals.
     by : str, optional
-        The class that its rows are of.
+        The class of its rows.
     """
     import polars as pl
 
@@ -163,7 +163,7 @@ class _Panel:
         return self.binned or (len(self.labels) <= MOST_VALUES and width < self.width)
 
     def chart(self, high: int, leftmost: bool) -> Chart:
-        """Return the chart, with the title of its counts where it is `leftmost`."""
+        """Return the chart, with the title of its counts if it is `leftmost`."""
         alt = altair()
         some, subtitle = (self, "") if self.beside else self._commonest()
         chart = alt.layer(*(some._upright(leftmost) if self.beside else some._in_rows()))
@@ -207,7 +207,7 @@ class _Panel:
         return self._layers({"y": self._position(alt.Y, axis)}, counts, 22, 0.8 * _ROW)
 
     def _position(self, channel: Chart, axis: Chart) -> Chart:
-        """Return the axis of values; null stands apart."""
+        """Return the axis of values; null is set apart."""
         places = [*self.labels, *[_APART, "null"] * (len(self.labels) < len(self.rows))]
         scale = altair().Scale(domain=places)
         return channel("label:N", scale=scale, sort=None, title=None, axis=axis)
@@ -239,7 +239,7 @@ class _Panel:
         return [m.transform_calculate(series=f"'{series[i]}'").encode(color=color) for i, m in marks]
 
     def _commonest(self) -> tuple[_Panel, str]:
-        """Return the panel of the commonest categories, in their order, and what the rest are."""
+        """Return the panel of the most common categories, in their order, and a note on the rest."""
         values = [r for r in self.rows if r.label != "null"]
         if len(values) <= MOST_VALUES:
             return self, ""
@@ -247,13 +247,13 @@ class _Panel:
         rest = sum(max(r.estimate, 0.0) for r in values if r.label not in taken)
         share = rest / max(sum(max(r.estimate, 0.0) for r in self.rows), 1e-300)
         shown = [r for r in self.rows if r.label in taken or r.label == "null"]
-        words = f"the {MOST_VALUES} most common of {len(values):,} values; the rest have {percent(share)}"
+        words = f"the {MOST_VALUES} most common of {len(values):,} values (the rest have {percent(share)})"
         return replace(self, rows=shown), words
 
 
 @dataclass(frozen=True)
 class _Guessed:
-    """How far an attack comes with an attribute, beside the prior alone."""
+    """The score of an attack on an attribute, next to that of the prior alone."""
 
     attack: str
     attribute: str
@@ -305,7 +305,7 @@ def draw_attacks(rows: Sequence[GuessFigures], target: PendingFile) -> None:
 
 
 def _largest(rows: list[_Guessed]) -> tuple[list[_Guessed], list[str]]:
-    """Return the rows of the attributes of which most is learnt, and one for the rest; and what was cut."""
+    """Return the rows of the attributes with the largest leaks, and one for the rest; and a note on these."""
     gains: dict[str, float] = {}
     for r in rows:
         gains[r.attribute] = max(gains.get(r.attribute, 0.0), abs(r.value - (r.prior or 0.0)))
@@ -319,7 +319,7 @@ def _largest(rows: list[_Guessed]) -> tuple[list[_Guessed], list[str]]:
             priors = [r.prior for r in rest if r.prior is not None]
             prior = sum(priors) / len(priors) if priors else None
             found.append(_Guessed(attack, others, sum(r.value for r in rest) / len(rest), prior))
-    return found, [f"the {len(taken)} of {len(gains)} attributes of which most is learnt"]
+    return found, [f"the {len(taken)} of {len(gains)} attributes with the largest leaks"]
 
 
 def draw_entropy(rows: Curve, target: PendingFile) -> None:
@@ -349,7 +349,7 @@ def open_picture(stack: ExitStack, path: Path, force: bool) -> PendingFile:
     if path.suffix.lower() not in _SUFFIXES:
         raise UsageError(
             "unknown-picture-format",
-            f"the suffix of {quoted(path.name)} names no picture",
+            f"{quoted(path.name)} has no suffix of a picture",
             f"name a file that ends in {', '.join(_SUFFIXES)}",
         )
     altair()
@@ -379,7 +379,7 @@ def save(chart: Chart, target: PendingFile) -> None:
         raise DataError(
             "picture-too-large",
             f"the picture {quoted(target.named)} cannot be drawn: it is too large for the drawing library",
-            f"draw less of it, such as {argument('attributes', 'COL')} of estimate, or write a table instead",
+            f"draw less, such as {argument('attributes', 'COL')} of estimate, or write a table instead",
         ) from None
     target.put(content)
 
@@ -400,7 +400,7 @@ def _drawn(vl_convert: Any, spec: Any, form: str) -> bytes:
 
 
 def _shown_in(part: object) -> Any:
-    """Return text with control characters spelt out: a drawing that had one could not be read."""
+    """Return text with control characters spelled out: a drawing with one could not be read."""
     return _mapped(part, one_line)
 
 

@@ -137,7 +137,7 @@ def _share(share: float) -> str:
 
 
 def _notes(done: Proposal, asked: Plan) -> list[str]:
-    """Return which columns have no bar, and why."""
+    """Return notes on columns without a bar."""
     kept = [c.column for c in done.columns if c.proposal.startswith("keep")]
     dropped = [c.column for c in done.columns if c.proposal.startswith("drop")]
     left = [c.column for c in done.columns if c.N is None and c.column not in (*kept, *dropped, asked.class_)]
@@ -183,7 +183,7 @@ a published record best. At most <strong id="row_found"></strong> such picks are
 <p>The line in the middle is the mean share of a column's values. The bar around it shows the standard error of
 a share, relative to the mean share. <b class="good">good</b> means at most {good}, <b class="fair">fair</b>
 at most 100%. Above that the bar reaches zero, its left end, and you learn <b class="nothing">nothing</b>.</p>
-<table id="learnt"><thead><tr><th scope="col">Column</th><th scope="col">Values</th>
+<table id="expected"><thead><tr><th scope="col">Column</th><th scope="col">Values</th>
 <th scope="col">Expected error</th></tr></thead><tbody id="columns"></tbody></table><h2>The plan</h2>
 <p><button id="copy" type="button">Copy as plan.toml</button> <span id="copied" role="status"></span></p>
 <pre id="plan" tabindex="0" role="region" aria-label="plan.toml"></pre>
@@ -206,7 +206,7 @@ input:focus-visible, button:focus-visible, pre:focus-visible { outline: 3px soli
 table { width: 100%; border-collapse: collapse; table-layout: fixed; } tr { break-inside: avoid; }
 th, td { text-align: left; vertical-align: top; padding: .3em .6em .3em 0; overflow-wrap: anywhere;
   border-bottom: 1px solid var(--line); } tbody th { font-weight: normal; }
-#learnt th:nth-child(2) { width: 4.5em; } #learnt th:nth-child(3) { width: 36%; }
+#expected th:nth-child(2) { width: 4.5em; } #expected th:nth-child(3) { width: 36%; }
 @media (max-width: 32em) { table { font-size: .88em; } }
 bdi { display: -webkit-box; -webkit-box-orient: vertical; -webkit-line-clamp: 3; overflow: hidden; }
 .track { position: relative; height: .8em; background: var(--track); border: 1px solid var(--line); }
@@ -231,7 +231,7 @@ function made(tag, text, kind) {
 }
 const holding = (found, ...parts) => (found.append(...parts), found);
 const row = (...cells) => holding(made('tr', ''), ...cells);
-function learnt(name, size, [error, verdict]) {
+function expected(name, size, [error, verdict]) {
   const head = holding(made('th', ''), made('bdi', name)), bar = made('div', '', 'bar ' + verdict);
   const width = error.startsWith('over') ? 100 : Math.min(100, parseFloat(error));
   head.setAttribute('scope', 'row');
@@ -259,7 +259,7 @@ function show() {
   for (const figure of ['row_found', 'clean_single', 'clean_pair', 'share_error', 'cell_error'])
     at(figure).textContent = cell ? cell[figure] : '\\u2013';
   at('columns').replaceChildren(...(cell ? here.columns.map((name, i) =>
-    learnt(name, here.N[i], cell.errors[here.N[i]])) : []));
+    expected(name, here.N[i], cell.errors[here.N[i]])) : []));
   const publish = p === 3 ? '"all"' : data.publish[p];
   const head = 'record_epsilon = ' + data.epsilons[e] + '\\npublish = ' + publish + '\\n';
   at('plan').textContent = cell ? here.plan[0] + head + here.plan[1] : '';

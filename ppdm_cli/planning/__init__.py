@@ -1,7 +1,7 @@
-"""Looks at a table with its owner, before anything is published, and writes a plan for `perturb`.
+"""Plans for owners: a look at a table, before anything is published, and a plan for `perturb`.
 
-The plan has names of columns and choices out of fixed lists: no value and no count of the data. What was
-counted is private and stays with whoever asked, and holds no cell. A CSV is read twice, another table once.
+The plan has names of columns and choices out of fixed lists, but no value and no count of the data. The counts
+are private, stay with the caller, and contain no cell. A CSV is read twice, another table once.
 """
 
 from __future__ import annotations
@@ -74,12 +74,12 @@ from ppdm_cli.tables import (
 __all__ = ["Proposal", "plan"]
 
 BUDGETS = (1.0, 2.0, 4.0, 8.0)
-"""The epsilons of a record that are compared where none is given: 5% becomes 12.5%, 28%, 74.2% or 99.4%."""
+"""The epsilons of a record that are compared if none is given: 5% becomes 12.5%, 28%, 74.2% or 99.4%."""
 
 
 @dataclass(frozen=True)
 class ProposedColumn:
-    """What was counted of a column, and what is proposed for it."""
+    """The counts of a column, and the proposal for it."""
 
     column: str
     type: str
@@ -99,28 +99,28 @@ class ProposedColumn:
 
 @dataclass(frozen=True)
 class ProposedBudget:
-    """What a gamma or an epsilon promises, and what it leaves to be learnt."""
+    """The promise of a gamma or an epsilon, and the accuracy that it leaves."""
 
     at: str
     gamma: float | None
     alone_becomes: float | None
-    """How sure a reader may become of a value from one attribute alone."""
+    """The most that a reader may come to believe a value from one attribute alone."""
     record_epsilon: float
-    """That of a record, or of all records of a person."""
+    """The epsilon of a record, or of all records of a person."""
     record_becomes: float
     errors: dict[str, float]
     unlearnable: list[str]
     rows: int | None = None
-    """How many records of a person are published at most, where the budget is for persons."""
+    """The most records of a person that are published, if the budget is for persons."""
     publish: int | None = None
-    """How many attributes each record publishes, where not all."""
+    """The number of attributes that each record publishes, if not all."""
     clean_single: float | None = None
-    """How many unperturbed records all records are worth at most, for one attribute."""
+    """The most unperturbed records that all records are worth, for one attribute."""
 
 
 @dataclass(frozen=True, repr=False)
 class Proposal(Displayed):
-    """What `plan` gives: the plan, and what it was made from, which is private."""
+    """The result of `plan`: the plan, and its basis, which is private."""
 
     text: str
     columns: list[ProposedColumn]
@@ -130,23 +130,23 @@ class Proposal(Displayed):
     dialect: Dialect | None = None
     look: TableLook | None = None
     settled: Mapping[str, Any] = field(default_factory=dict)
-    """What the owner has decided so far, as a plan file has it."""
+    """The owner's decisions so far, as a plan file has them."""
 
     @property
     def questions(self) -> list[str]:
-        """Return what only the owner can answer."""
+        """Return the questions that only the owner can answer."""
         return questions(tomllib.loads(self.text))
 
     @property
     def explained(self) -> dict[str, str]:
-        """Return each question with what it asks."""
+        """Return each question with its explanation."""
         lines = [line.partition("  # ") for line in self.text.splitlines()]
         asked = [why for setting, _, why in lines if setting.endswith(f"= {as_toml(QUESTION)}")]
         return dict(zip(self.questions, asked, strict=True))
 
     @property
     def promises(self) -> list[str]:
-        """Return what each budget promises, and leaves to be learned."""
+        """Return the sentences about each budget's promise and accuracy."""
         return self.sentences[-len(self.budgets) :]
 
     def answered(self, question: str, answer: str) -> Proposal:
@@ -209,21 +209,21 @@ def plan(
     record_epsilon : float, optional
         Instead of gamma: a budget for the whole record.
     person : str, optional
-        The column that says whose a record is, "" for none.
+        The column that identifies persons, "" for none.
     rows_per_person : int, optional
-        How many records of a person are published at most; 1 if a person is given.
+        The most records of a person that are published; 1 if a person is given.
     keep, drop : sequence of str, optional
         Columns to publish unchanged, and to leave out.
     attributes : mapping, optional
         Settings of single columns, such as {"cost": {"domain": "0:5000"}}.
     open_domains : bool, optional
-        Whether later batches will come: domains have room for them, and those of dates are questions.
+        True to leave room in domains for later batches; those of dates become questions.
     csv : CsvOptions, optional
-        How a CSV is read, and the types of columns; the rest is found out.
+        The options for reading a CSV, and the types of columns; the rest is detected.
     ask : function, optional
         Called with the proposal; returns it with questions answered.
     force : bool, default False
-        Whether to overwrite an existing file.
+        True to overwrite an existing file.
     """
     own: dict[str, Any] = {"gamma": gamma, "rho1": rho1, "rho2": rho2, "record_epsilon": record_epsilon}
     own |= {"person": person, "rows_per_person": rows_per_person}
@@ -251,11 +251,11 @@ def plan(
 
 
 def _looked(data: TableLike, csv: CsvOptions) -> TableLook:
-    """Look at a table: how it is written, where it is a CSV, and what its columns hold."""
+    """Look at a table: how it is written, if it is a CSV, and the contents of its columns."""
     data = expanded(data)
     paths = [data] if isinstance(data, (str, Path)) else list(data) if isinstance(data, (list, tuple)) else []
     if any(map(is_stream, paths)):
-        raise UsageError("stream-in-plan", "a plan needs to read the table more than once", "give it as a file")
+        raise UsageError("stream-in-plan", "a plan needs to read the table more than once", "name a file")
     dialect, types, options = None, dict[str, Written](), csv
     named = bool(paths) and all(isinstance(p, (str, Path)) for p in paths)
     if named and all(path_of(p).exists() for p in paths):  # what doesn't is reported where it is opened
@@ -279,7 +279,7 @@ def _looked(data: TableLike, csv: CsvOptions) -> TableLook:
 
 @dataclass(frozen=True)
 class TableLook:
-    """What a table holds and how it is written: a proposal is made from this and its owner's answers."""
+    """The contents of a table and how it is written: a proposal is made from this and its owner's answers."""
 
     schema: pa.Schema
     sketch: TableSketch
@@ -287,10 +287,10 @@ class TableLook:
     written: dict[str, Written]
     dialect: Dialect | None
     csv: Mapping[str, Any]
-    """How a CSV is read, as a plan writes it."""
+    """The settings for reading a CSV, as a plan writes them."""
 
     def proposal(self, settled: Mapping[str, Any]) -> Proposal:
-        """Propose a plan that has all that its owner has settled; what that names must be there."""
+        """Propose a plan with all that its owner has settled; columns named there must exist."""
         asked = Plan.known(settled)
         for option in ("person", "keep", "drop", "attributes"):
             own = settled.get(option) or ()
@@ -320,7 +320,7 @@ class TableLook:
 
 
 def _written_as(options: CsvOptions) -> dict[str, Any]:
-    """Return how a CSV is read, as a plan writes it; the spellings of null come last."""
+    """Return the settings for reading a CSV, as a plan writes them; the spellings of null come last."""
     found: dict[str, Any] = {"delimiter": options.separator, "encoding": options.encoding}
     found |= {"decimal": ","} if options.decimal == "," else {}
     found |= {"header": options.header} if options.header is not None else {}
@@ -330,7 +330,7 @@ def _written_as(options: CsvOptions) -> dict[str, Any]:
 def _read_as_text(
     paths: Sequence[str | Path], parts: Sequence[Path], csv: CsvOptions
 ) -> tuple[Dialect, dict[str, Written], CsvOptions]:
-    """Return how a CSV is written and how its columns are, and the options that say so."""
+    """Return how a CSV and its columns are written, and the options for reading them."""
     dialect = sniff(parts, csv)
     found: dict[str, Any] = {"delimiter": dialect.delimiter, "encoding": dialect.encoding}
     if not dialect.header:
@@ -391,7 +391,7 @@ def _taking_part(found: Sequence[Advice]) -> list[Advice]:
 
 
 def budgets_of(found: list[Advice], records: int, asked: Plan) -> list[ProposedBudget]:
-    """Return what budgets promise and leave to be learned: the one that is given, or several for a record."""
+    """Return the promise and accuracy of budgets: the given one, or several for a record."""
     taking_part, gamma = _taking_part(found), asked.own_gamma()
     rows = (asked.rows_per_person or 1) if asked.person else None
     if gamma is None:
@@ -406,7 +406,7 @@ def budgets_of(found: list[Advice], records: int, asked: Plan) -> list[ProposedB
 def _budget_of_record(
     found: Sequence[Advice], records: int, epsilon: float, rows: int | None
 ) -> ProposedBudget:
-    """Return what a budget for the record leaves to be learned, as `--publish auto` would spend it."""
+    """Return the accuracy of a budget for the record, as `--publish auto` would spend it."""
     at = f"epsilon {epsilon:g}"
     if not found:
         return _row(at, None, epsilon, {}, rows)
@@ -442,28 +442,29 @@ def _sentences(
         lines.append(f"Digits that begin with zeros stay text: {', '.join(padded)}.")
     for one in (a for a in found if a.repeats):
         lines.append(
-            f"{one.name} repeats: {one.repeats:.3g} records for each value on average. The budget is for "
-            f"one record. If {one.name} identifies persons, answer person in the plan with {quoted(one.name)}."
+            f"{one.name} repeats: {one.repeats:.3g} records for each value on average. The budget protects "
+            f"one record. If {one.name} identifies persons, answer person in the plan with "
+            f"{quoted(one.name)}."
         )
     skewed = [a.name for a in found if a.full is not None and a.settings.get("domain") == QUESTION]
     if skewed:
         lines.append(
-            f"Nearly all records would be in one of ten equal bins of {', '.join(skewed)}: declare a domain."
+            f"Nearly all records would be in one of ten equal bins of {', '.join(skewed)}. Declare a domain."
         )
     if order:
         lines.append(
-            f"The order of the rows reveals {listed(order)}, so the plan shuffles them. To check the release "
+            f"The file looks sorted by {listed(order)}, so the plan shuffles the rows. To check the release "
             f"with {argument('truth')} later, add {argument('rows_taken', 'FILE')} when you perturb."
         )
     if pairs:
-        shown = "; ".join(f"{quoted(a)} gives away {quoted(b)}" for a, b in pairs[:12])
-        more = f", and {len(pairs) - 12} pairs more" if len(pairs) > 12 else ""
+        shown = "; ".join(f"{quoted(a)} reveals {quoted(b)}" for a, b in pairs[:12])
+        more = f", and {len(pairs) - 12} more pairs" if len(pairs) > 12 else ""
         lines.append(f"Columns that determine others, so that keeping one reveals the other: {shown}{more}.")
     return lines + [_promise(row, records) for row in budgets]
 
 
 def _promise(row: ProposedBudget, records: int) -> str:
-    """Return what a budget promises, and what it leaves to be learned."""
+    """Return the sentence about a budget's promise and accuracy."""
     whom, whole = ("a record", "a whole record") if row.rows is None else ("a person", "all of their records")
     epsilon, one = f"epsilon {up(row.record_epsilon):.4g} for {whom}", row.alone_becomes
     at = epsilon if row.gamma is None else f"gamma {up(row.gamma):.4g} ({epsilon})"
@@ -474,5 +475,5 @@ def _promise(row: ProposedBudget, records: int) -> str:
             f". Each record publishes {row.publish} of its {counted(len(row.errors), 'attribute')}: for "
             f"one attribute, {records:,} records are worth at most {row.clean_single:,.0f} unperturbed ones"
         )
-    useless = f"; nothing can be learnt about {listed(row.unlearnable)}" if row.unlearnable else ""
+    useless = f". Too noisy to use: {listed(row.unlearnable)}" if row.unlearnable else ""
     return f"At {at}, {limit(row.record_becomes, PRIOR, whole)}{alone}{spent}{useless}."

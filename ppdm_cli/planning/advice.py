@@ -1,4 +1,5 @@
-"""Advice for `plan`, from what columns hold to the TOML of the plan: leave each out, group it, bin it or ask.
+"""Advice for `plan`, from the contents of columns to the TOML of the plan: leave each out, group it, bin it or
+ask.
 
 Every answer comes from a fixed list, so a plan reveals only which answer fits a column. Names of columns are
 public, and the plan's comments are constants.
@@ -44,14 +45,14 @@ _PERSONAL = re.compile(
     comentarios?|notes?|notiz|notizen|notas?|bemerkung|bemerkungen|anmerkung|anmerkungen|observations?|
     observacion|observaciones|texto?|freitext|memo"""
 )
-"""The words by which text names persons, or may have been written about one."""
+"""The words of a header by which text names persons, or may have been written about one."""
 _CONTENTS = (
     (r"^[^@\s]+@[^@\s]+\.\pL{2,}$", 0.0),
     (r"^[+(]{0,2}\d(?:[ ()/.-]{0,3}\d){6,}$", 0.0),
     (r"^\p{Lu}[\pL'-]+, ?\p{Lu}[\pL' .-]*$", 0.0),
     (r"^\pL.* \d+ ?\pL?$|^\d+ ?\pL?,? .*\pL$", 0.2),
 )
-"""E-mail addresses, telephone numbers, names and addresses, and how many values each record has at least."""
+"""E-mail addresses, telephone numbers, names and addresses, and the least values for each record."""
 _CHOICES = 20
 """The most values that are a choice, and name nobody."""
 _CODE = r"^[A-Za-z]{0,4}[-_ ]?\d[\w./-]{0,12}$"
@@ -62,7 +63,7 @@ USELESS = 0.5
 FULL = 0.9
 """The share of the records in one of ten equal bins above which most of the others are wasted."""
 _USUAL = 9.0
-"""The gamma by which columns are judged where none is given."""
+"""The gamma by which columns are judged if none is given."""
 _COMPARED, _MOST_PAIRED, _MOST_LABELS = 1 << 13, 60, 500
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _WHY = {
@@ -83,7 +84,7 @@ class TableSketch:
 
     @classmethod
     def of(cls, table: Table, columns: Sequence[str]) -> TableSketch | None:
-        """Return what columns hold, in one fold; None of a table without records."""
+        """Return the contents of columns, in one fold; None for a table without records."""
         return fold(table, partial(_sketched, list(columns)), cls.merge, columns=list(columns))
 
     def merge(self, after: TableSketch) -> TableSketch:
@@ -101,24 +102,24 @@ def _sketched(names: list[str], batch: Batch) -> TableSketch:
 
 @dataclass
 class Advice:
-    """What a plan says of a column."""
+    """The plan's settings for a column."""
 
     name: str
     kind: str
     look: Sketch | None = None
     drop: str = ""
-    """Why it is to be left out, if it is: a table shows what is before a colon."""
+    """The reason for leaving it out, if any: a table shows the part before a colon."""
     settings: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     N: int | None = None
     repeats: float = 0.0
-    """Of what identifies: how many records each value has on average, where several have some."""
+    """The mean number of records of an identifier's values, if several have some."""
     full: float | None = None
     asked: str = ""
-    """Why its domain is a question, where no interval answers it."""
+    """The reason why its domain is a question, if no interval answers it."""
     keep: bool = False
     bins: int = BINS
-    """How many bins numbers have, unless the column has a number of its own."""
+    """The number of bins of numbers, unless the column has a number of its own."""
 
     @property
     def perturbed(self) -> bool:
@@ -126,15 +127,15 @@ class Advice:
 
     @property
     def size(self) -> tuple[int, bool]:
-        """Return how many values it has in the plan, and whether they are in order."""
+        """Return its number of values in the plan, with a flag whether they are in order."""
         binned = self.look is not None and self.look.values > self.bins
         return self.N or 0, binned and "other" not in self.settings
 
     @property
     def words(self) -> str:
-        """Return what is proposed, for a person."""
+        """Return the proposal, for people."""
         if self.keep:
-            return "keep, as you said"
+            return "keep, as you chose"
         if self.drop:
             return f"drop: {self.drop.partition(':')[0]}"
         return ", ".join(f"{k}={v}" for k, v in self.settings.items() if (k, v) != ("domain", "data"))
@@ -147,7 +148,9 @@ def advised(
     gamma: float | Decimal | None,
     unreadable: list[str],
 ) -> tuple[list[Advice], list[str]]:
-    """Return what is proposed for each column beside what is settled, and those whose order of rows tells."""
+    """Return the advice for each column in addition to settled ones, and the columns that the order of rows
+    reveals.
+    """
     _, columns = looks.sample.columns()
     bins = settled["bins"] if isinstance(settled.get("bins"), int) else BINS
     found = []
@@ -164,7 +167,7 @@ def advised(
             one.asked = 'all that later batches may have, such as "2026-01-01:2027-12-31"'
         _lay_over(one, own)
         if name == settled.get("person"):
-            one.drop, one.repeats = "whose a record is", 0.0
+            one.drop, one.repeats = "the column that identifies persons", 0.0
         elif name in settled.get("drop", ()):
             one.drop = one.drop or "as you said"
         found.append(one)
@@ -187,12 +190,12 @@ def _lay_over(one: Advice, own: Mapping[str, Any]) -> None:
 def _judge(
     one: Advice, kind: pa.DataType, look: Sketch, column: pa.Array, gamma: float | Decimal, wanted: bool
 ) -> None:
-    """Find out what becomes of a column; one that is `wanted` names nobody, as its owner has said."""
+    """Judge a column; one that is `wanted` names nobody, as its owner has said."""
     common = look.common if look.exact else look.values
     if look.nulls == look.rows:
-        one.drop = "no value at all"
+        one.drop = "no values at all"
     elif look.infinite:
-        one.drop = "infinite numbers: no domain holds them"
+        one.drop = "infinite numbers, which no domain holds"
     elif look.values + (look.nulls > 0) < 2:
         one.drop = "one value only"
     elif not wanted and pa.types.is_string(kind) and _is_prose(look, column):
@@ -239,7 +242,7 @@ def _has(name: str, known: re.Pattern[str]) -> bool:
 
 
 def _names_persons(name: str, look: Sketch, column: pa.Array) -> bool:
-    """Return whether text is of more than a choice of values, and names persons by its header or its cells."""
+    """Return whether text has more than a choice of values, and names persons by its header or its cells."""
     if look.values <= _CHOICES:
         return False
     spread = look.values / max(look.rows - look.nulls, 1)
@@ -247,7 +250,7 @@ def _names_persons(name: str, look: Sketch, column: pa.Array) -> bool:
 
 
 def _identifies(name: str, kind: pa.DataType, look: Sketch, column: pa.Array) -> bool:
-    """Return whether a column's values are of one record or a few, as those of persons and cases are."""
+    """Return whether a column's values have one record or a few each, as those of persons and cases have."""
     if pa.types.is_floating(kind) or pa.types.is_boolean(kind) or pa.types.is_temporal(kind):
         return False
     rows = look.rows - look.nulls
@@ -321,7 +324,7 @@ def _codes(column: pa.Array) -> np.ndarray:
 
 
 def _telling(found: list[Advice], looks: TableSketch) -> list[str]:
-    """Return the columns that the order of the rows tells of; of one that is left out, where it is sorted."""
+    """Return the columns that the order of the rows reveals, or a left-out one by which they are sorted."""
     places, columns = looks.sample.columns()
     codes = {o.name: _codes(columns[o.name]) for o in found if o.look is not None and o.perturbed}
     sample = type(looks.sample)(list(codes), looks.sample.seen, [[places, *codes.values()]])
@@ -330,7 +333,7 @@ def _telling(found: list[Advice], looks: TableSketch) -> list[str]:
 
 
 def determined(found: list[Advice], looks: TableSketch) -> list[tuple[str, str]]:
-    """Return the pairs of columns of which the first gives the second away, as far as some records show."""
+    """Return the pairs of columns of which the first reveals the second, in a sample of records."""
     _, columns = looks.sample.columns()
     codes: dict[str, np.ndarray] = {}
     for one in found:
@@ -349,7 +352,7 @@ def determined(found: list[Advice], looks: TableSketch) -> list[tuple[str, str]]
 
 
 def as_toml(value: object) -> str:
-    """Return a value as TOML writes it, on one line whatever it holds."""
+    """Return a value as TOML writes it, always on one line."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, (list, tuple)):
@@ -367,7 +370,7 @@ def _key(name: str) -> str:
 
 
 _HEAD = {
-    "bins": (BINS, "how many bins numbers have"),
+    "bins": (BINS, "how many bins numbers get"),
     "rare": ("merge", "values of fewer than ten records go to a more common one"),
     "clip": (True, "values outside a domain go to its nearest value, or to null"),
 }
@@ -383,7 +386,9 @@ def written_plan(
     csv: Mapping[str, Any],
     written: Mapping[str, Written],
 ) -> str:
-    """Return the plan; `csv` says how the file is read, `written` how its columns are, where it is a CSV."""
+    """Return the plan; `csv` has the settings for reading the file, and `written` those of its columns, if it
+    is a CSV.
+    """
     privacy = {k: settled[k] for k in ("gamma", "rho1", "rho2", "record_epsilon") if k in settled}
     lines = [
         "# A plan for ppdm perturb. It holds names of columns and choices, and no value of the data.",
@@ -397,9 +402,12 @@ def written_plan(
         lines.append(f"record_epsilon = {as_toml(QUESTION)}  # {why}")
     if "person" in settled or any(a.repeats for a in found):
         person, rows = settled.get("person", QUESTION), settled.get("rows_per_person", 1)
-        lines.append(f'person = {as_toml(person)}  # the column that says whose a record is; or "" for none')
+        lines.append(
+            f"person = {as_toml(person)}  # the column that says the column that identifies "
+            'persons; or "" for none'
+        )
         if person:
-            lines.append(f"rows_per_person = {rows}  # the most rows of a person: the budget counts for each")
+            lines.append(f"rows_per_person = {rows}  # the most rows of a person: each costs the budget again")
     lines += [f"{k} = {as_toml(settled.get(k, v))}  # {why}" for k, (v, why) in _HEAD.items()]
     lines.append(
         f"shuffle = {as_toml(settled.get('shuffle', shuffle))}  # true if the order of the rows reveals values"
@@ -412,7 +420,7 @@ def written_plan(
     if dropped:
         lines += ["drop = [", *(f"  {as_toml(a.name)},  # {a.drop}" for a in dropped), "]"]
     kept = as_toml([a.name for a in found if a.keep])
-    lines.append(f"{'# ' * (kept == '[]')}keep = {kept}  # columns to publish unchanged: nothing protects them")
+    lines.append(f"{'# ' * (kept == '[]')}keep = {kept}  # columns to publish unchanged, so not protected")
     taking_part = {a.name for a in found if a.keep or not a.drop}
     lines += _csv(csv, {n: w for n, w in written.items() if n in taking_part}) + _attributes(found)
     return "\n".join(lines) + "\n"

@@ -1,10 +1,10 @@
-"""Reading a CSV for a plan: how it is written, and what the cells of its columns are.
+"""Detection for `plan` of how a CSV and the cells of its columns are written.
 
 The encoding is certain where the whole file is UTF-8 or has a byte order mark. Otherwise any byte is some
 letter of a Western alphabet, and a person must look whether it is the right one. The delimiter is that which
-makes rows of one length out of clean cells (van den Burg et al. 2019, in short). Of each column it is counted
-in one fold how many cells are numbers, dates, truth values or words. What may be said of it afterwards is one
-of a fixed list of types and formats; no cell is kept, and messages quote none.
+makes rows of one length out of clean cells (van den Burg et al. 2019, in short). One fold counts the cells of
+each column that are numbers, dates, truth values or words. The result is one of a fixed list of types and
+formats; no cell is kept, and messages quote none.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ _LIKE_NUMBER = r"[+-]?[\d.,' ]*\d[\d.,' ]*([eE][+-]?\d+)?\s?%?"
 _DATE = r"\d{1,4}[-./]\d{1,2}[-./]\d{1,4}([T ]\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?)?(Z|[+-]\d{2}:?\d{2})?"
 _CLEAN = re.compile(rf"\s*({_LIKE_NUMBER}|{_DATE}|[^,;\t|\"]*)\s*")
 SURE = 1.5
-"""The best delimiter is sure where its score is so many times the next one's."""
+"""The factor by which the score of a sure delimiter exceeds the next one's."""
 CODES, NINES = ("-1", "-9", "-99", "-999", "-9999"), ("99", "999", "9999", "99999", "999999")
-"""Numbers that commonly stand for no value, where no others are below zero, or none has as many digits."""
+"""Numbers that commonly mean no value, if no others are below zero, or none has as many digits."""
 _MOST_MINUS = 0.3
 """The share of -1 above which it is a value, such as a class."""
 _DAYS = (
@@ -74,20 +74,20 @@ _PADDED, _BELOW = r"^[+-]?0\d", r"^-(\d*[1-9])"
 
 @dataclass(frozen=True)
 class Dialect:
-    """How a CSV is written, and whether that is sure."""
+    """The dialect of a CSV, and whether it is sure."""
 
     delimiter: str
     encoding: str
     header: bool
     sure: bool
     doubts: tuple[str, ...] = ()
-    """What a person should look at."""
+    """The points that a person should check."""
 
 
 def sniff(paths: Sequence[Path], said: CsvOptions | None = None) -> Dialect:
-    """Return how the parts of a table are written; the first one tells, but for the encoding.
+    """Return how the parts of a table are written; the first one decides, except for the encoding.
 
-    What the owner says of the header, or of columns that it names, settles whether there is one.
+    The owner's settings of the header, or of columns that it names, decide whether there is one.
     """
     encodings = {encoding_of(p) for p in paths}
     encoding = next((e for e in _WESTERN if e in encodings), min(encodings))
@@ -99,7 +99,7 @@ def sniff(paths: Sequence[Path], said: CsvOptions | None = None) -> Dialect:
 def encoding_of(path: Path) -> str:
     """Return the encoding of a file, which is read to its end.
 
-    Where it isn't UTF-8, it is the code page of DOS or of Windows by which more bytes within words are letters.
+    If it isn't UTF-8, it is the code page of DOS or of Windows under which more bytes within words are letters.
     """
     decoder = codecs.getincrementaldecoder("utf-8")()
     utf8, high, within = True, False, np.zeros(256, np.int64)
@@ -131,13 +131,13 @@ def encoding_of(path: Path) -> str:
 
 
 def _letters(counts: np.ndarray, encoding: str) -> int:
-    """Return how many of the bytes that were counted are letters in an encoding."""
+    """Return the number of counted bytes that are letters in an encoding."""
     letters = bytes(range(256)).decode(encoding, "replace")
     return int(counts[[letter in _LETTERS for letter in letters]].sum())
 
 
 def _without_mark(head: bytes) -> str | None:
-    """Return which of the two kinds of UTF-16 text is, if one: every other byte of it is zero."""
+    """Return the kind of UTF-16 of a text, if it is one: every other byte is zero."""
     odd, even = head[1:4096:2], head[0:4096:2]
     if len(even) > 3 and odd.count(0) > 0.4 * len(odd) and not even.count(0):
         return "utf-16-le"
@@ -145,13 +145,13 @@ def _without_mark(head: bytes) -> str | None:
 
 
 def dialect_of(head: bytes, encoding: str, said: CsvOptions, cut: bool = False) -> Dialect:
-    """Return how the beginning of a CSV is written; `cut` says that its last row is not whole."""
+    """Return how the beginning of a CSV is written; `cut` means that its last row is not whole."""
     text = head.decode(encoding, "replace").removeprefix("\ufeff") + "\n" * (not cut)
     scores = sorted(((_score(text, d), -i, d) for i, d in enumerate(DELIMITERS)), reverse=True)
     (best, _, delimiter), (second, _, _) = scores[:2]
     doubts = []
     if best and best < SURE * second:
-        doubts.append("two delimiters make tables of it: look at the columns")
+        doubts.append("two delimiters fit: check the columns")
     if encoding in _WESTERN and "encoding" not in said.given:
         added = argument("encoding")
         doubts.append(f"not UTF-8, so it was read as {encoding}: check the accented letters, or add {added}")
@@ -166,7 +166,7 @@ def dialect_of(head: bytes, encoding: str, said: CsvOptions, cut: bool = False) 
 
 
 def _score(text: str, delimiter: str) -> float:
-    """Return how much like a table of clean cells text is: 0 where it has one column."""
+    """Return a score of how much a text looks like a table of clean cells: 0 for one column."""
     rows = first_rows(text, delimiter)
     widths = Counter(map(len, rows))
     if not widths:
@@ -181,13 +181,13 @@ def _score(text: str, delimiter: str) -> float:
 
 @dataclass
 class Cells:
-    """How the cells of one column are written; adds up."""
+    """The forms of the cells of one column; adds up."""
 
     counts: Counter[str] = field(default_factory=Counter)
     odd: dict[str, tuple[int, str | None]] = field(default_factory=dict)
-    """The first row that is not written in a way, and what all such cells are, if they are alike."""
+    """The first row that is not written in each form, and the text of all such cells, if they are alike."""
     digits: int = 0
-    """How many digits numbers have before a mark at most, but for nines."""
+    """The most digits of numbers before a mark, except for nines."""
 
     def merge(self, after: Cells) -> Cells:
         self.counts.update(after.counts)
@@ -198,7 +198,7 @@ class Cells:
         return self
 
     def note(self, way: str, texts: _Texts, fits: np.ndarray) -> None:
-        """Note how many cells are written in a way, and which are not."""
+        """Note the number of cells in a form, and those that are not."""
         self.counts[way] = texts.count(fits)
         if not fits.all():
             others = texts.only(~fits)
@@ -206,7 +206,7 @@ class Cells:
             self.odd[way] = int(others.rows[0]), alike[0].as_py() if len(alike) == 1 else None
 
     def note_each(self, codes: Sequence[str], texts: _Texts) -> np.ndarray:
-        """Note how many cells are each of some codes, and return which are any."""
+        """Note the number of cells that are each of some codes, and return those that are any."""
         found = texts.among(codes)
         for code in codes if found.any() else ():
             if (own := texts.among([code])).any():
@@ -221,7 +221,7 @@ class _Texts:
     cells: pa.Array
     rows: np.ndarray
     times: np.ndarray
-    """How often each occurs."""
+    """The count of each."""
 
     @classmethod
     def different(cls, text: pa.Array, rows: np.ndarray) -> _Texts:
@@ -246,14 +246,14 @@ class _Texts:
 
 @dataclass(frozen=True)
 class Written:
-    """What a column's cells are, out of fixed lists."""
+    """The forms of a column's cells, out of fixed lists."""
 
     type: str
     formats: tuple[str, ...] = ()
     padded: bool = False
     doubt: str = ""
     nulls: tuple[str, ...] = ()
-    """The cells that mean null in this column, besides those that do in every one."""
+    """The cells that mean null in this column, in addition to those that do in every one."""
     odd: str = ""
     """The owner's answer about odd cells, or a question; empty if the column has none.
 
@@ -269,7 +269,7 @@ class Written:
         return own.answered(odd if isinstance(odd, str) else odd.get(name, ""))
 
     def answered(self, odd: str) -> Written:
-        """Return the same where an owner has said that odd cells are "null" or a "value"."""
+        """Return the same after the answer that odd cells are "null" or a "value"."""
         if odd == VALUE:
             return replace(self, odd=odd, nulls=())
         return replace(self, odd=odd) if odd else self
@@ -280,7 +280,7 @@ class Written:
 
 
 def cells_of(table: Table, nulls: Sequence[str]) -> dict[str, Cells]:
-    """Return how the cells of each column of a table of text are written; `nulls` are the spellings of null."""
+    """Return the forms of the cells of each column of a table of text; `nulls` are the spellings of null."""
     found = fold(table, partial(_seen, nulls), _merged, doing="reading")
     return found or {n: Cells() for n in table.schema.names}
 
@@ -294,7 +294,7 @@ def _seen(nulls: Sequence[str], batch: Batch) -> dict[str, Cells]:
 
 
 def seen(text: pa.Array, nulls: Sequence[str], first_row: int = 0) -> Cells:
-    """Count how cells are written; null aside, and what is written for it, which is in quotes here."""
+    """Count the forms of cells, except null and its spellings, which are in quotes here."""
     cells, numbers = Cells(), None
     counts = cells.counts
     rows, text = np.flatnonzero(_mask(text.is_valid())) + first_row, text.drop_null()
@@ -380,7 +380,7 @@ def _count_below(cells: Cells, texts: _Texts) -> None:
 
 
 def _count_digits(cells: Cells, texts: _Texts) -> None:
-    """Count numbers by their digits before a mark, but for the nines that may stand for no value."""
+    """Count numbers by their digits before a mark, except for the nines that may mean no value."""
     others = texts.only(~cells.note_each(NINES, texts)).cells
     marks = np.maximum(*(dtypes.carrier(pc.find_substring(others, m)) for m in ".,"))
     digits = np.where(marks < 0, dtypes.carrier(pc.binary_length(others)), marks)
@@ -388,7 +388,7 @@ def _count_digits(cells: Cells, texts: _Texts) -> None:
 
 
 def _count_dates(cells: Cells, texts: _Texts) -> np.ndarray:
-    """Count the dates of each format; return which cells are some."""
+    """Count the dates of each format; return the cells that are some."""
     known = np.zeros(len(texts.cells), bool)
     marks = [m for m in "-./:T" if pc.any(pc.match_substring(texts.cells, m)).as_py()]
     bare = not pc.all(pc.match_substring(texts.cells, ":")).as_py()
@@ -428,7 +428,7 @@ def _mask(found: pa.Array) -> np.ndarray:
 def written(
     cells: Cells, comma: bool, nulls: Sequence[str], kind: pa.DataType | None, formats: Sequence[str]
 ) -> Written:
-    """Return what a column's cells are: what was declared of it, and what they show.
+    """Return the forms of a column's cells: as declared, or as they show.
 
     `comma`: numbers have a decimal comma, as a column surely shows, or as the owner says.
     """
@@ -446,7 +446,7 @@ def written(
 
 
 def _codes(cells: Cells) -> tuple[str, ...]:
-    """Return the usual numbers for no value that stand for none."""
+    """Return the usual numbers for no value that are used as such."""
     counts = cells.counts
     minus = CODES if not counts["below"] and counts["-1"] <= _MOST_MINUS * counts["cells"] else ()
     nines = [n for n in NINES if len(n) > cells.digits]
@@ -500,7 +500,7 @@ def _written_dates(cells: Cells) -> Written:
             formats.append(form)
             open_one = True
     if sum(counts[f] for f in formats) != counts["dates"]:
-        return Written("string", doubt="dates with day and month in either order, which nobody can tell apart")
+        return Written("string", doubt="dates whose day and month can't be distinguished")
     kind = "timestamp[ms]" if any(map(has_clock, formats)) else "date32[day]"
     doubt = "day and month may be the other way round in every date" if open_one else ""
     if len(formats) > 1 and not doubt:

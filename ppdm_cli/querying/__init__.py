@@ -35,7 +35,7 @@ _BESIDE = ("against", "difference", "difference_low", "difference_high")
 
 @dataclass(frozen=True, repr=False)
 class Answers(Displayed):
-    """What a question was answered, one row for each answer and group."""
+    """The answers to a question, one row for each answer and group."""
 
     rows: list[Row]
     by: tuple[str, ...]
@@ -44,11 +44,11 @@ class Answers(Displayed):
     coverage: Coverage
     remarks: list[str]
     against: Answers | None = None
-    """The same of another release, where differences from it were asked for."""
+    """The answers from another release, if differences from it were asked for."""
 
     @property
     def keys(self) -> list[str]:
-        """Return the names of the columns that tell the groups."""
+        """Return the names of the columns of groups."""
         return [f"group {n}" if n in ("answer", *_FIGURES, *_BESIDE, "p", "p_holm") else n for n in self.by]
 
     @property
@@ -105,15 +105,15 @@ def query(
     question : str
         A select statement without a table, such as "select mean(age) where smoker = 'yes' group by sex".
     sidecar : Sidecar, path or None, default None
-        What goes with a table in memory, or with a file that has another's name beside it.
+        The sidecar of a table in memory, or of a file without its own beside it.
     against : path, table, pair of a table and its sidecar, or None, default None
         A release of other records; answers then have their difference from it too.
     bins : int or None, default None
-        In how many bins kept numbers are grouped; None takes them value by value.
+        The number of bins in which kept numbers are grouped; None takes them value by value.
     level : float, default 0.95
-        With which probability intervals cover.
+        The probability with which intervals cover.
     population : bool, default False
-        Whether the records are a sample, and intervals are about its population.
+        True for intervals about the population that the records are a sample of.
     from_ : {"arrow", "csv"} or None, default None
         The format of a release on standard input.
     """
@@ -130,7 +130,7 @@ def query(
 
 
 def _middles(sidecar: Sidecar, question: Question) -> list[str]:
-    """Return what to say of numbers that are the middles of bins."""
+    """Return the remark on numbers that are the middles of bins."""
     used = [
         p.name
         for item in question.items
@@ -157,19 +157,19 @@ def _middles(sidecar: Sidecar, question: Question) -> list[str]:
 
 
 def _missing(rows: Sequence[Row]) -> list[str]:
-    """Return what to say of answers that are missing."""
+    """Return the remarks on missing answers and intervals."""
     said = []
     if none := sum(r.value is None for r in rows):
-        said.append(f"No answer {none} times: what it is divided by may be 0, as far as the release tells.")
+        said.append(f"Missing answers: {none}. The release can't rule out a division by 0.")
     coarse = sum(r.value is not None and r.low is None and r.p is None for r in rows)
     if coarse:
         said.append(
-            f"No interval {coarse} times: too few records were changed there for one that covers what it says."
+            f"Missing intervals: {coarse}. Too few values were randomised there to compute a reliable one."
         )
     if beyond := sum(_is_beyond(r) for r in rows):
         said.append(
-            f"{counted(beyond, 'answer')} outside the interval: an unbiased value may be impossible, such as a "
-            "share below 0, and intervals are cut to what is possible."
+            f"Answers outside their interval: {beyond}. An unbiased value may be impossible, such as a "
+            "share below 0, but intervals are cut to possible values."
         )
     return said
 

@@ -1,4 +1,4 @@
-"""Answers to a question about a release: read in one pass, and computed from what was counted."""
+"""Answers to a question about a release: read in one pass, and computed from its counts."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import Table
 
 MOST_CELLS = 1 << 21
-"""Cells of a table, of originals or published, and of all that is counted together."""
+"""The most cells of a table, of originals or published, and of all counts together."""
 MOST_GROUPS = 1 << 10
-"""Groups over what was perturbed."""
+"""The most groups over perturbed columns."""
 MOST_ROWS = 1 << 16
-"""Answers in all groups together."""
+"""The most answers in all groups together."""
 ALIKE = 1.02
-"""Records whose lam differs by no more than this factor are of one stratum."""
+"""The factor of lam within which records belong to one stratum."""
 
 _BY_VALUE = ("quantile", "independent", "same", "fits")
 """The functions that take columns value by value."""
@@ -55,7 +55,7 @@ _BY_VALUE = ("quantile", "independent", "same", "fits")
 
 @dataclass(frozen=True)
 class Row:
-    """One answer about one group; None where it cannot be told."""
+    """One answer about one group; None if it can't be computed."""
 
     group: tuple[str, ...]
     title: str
@@ -64,15 +64,15 @@ class Row:
     low: float | None
     high: float | None
     worth: float | None
-    """From how many records the answer would be as certain, were they the originals."""
+    """The effective number of records: so many originals would make the answer as certain."""
     p: float | None = None
-    """Of a test, how often chance alone would make as much."""
+    """The p-value of a test."""
 
 
 def difference(own: Row, other: Row | None) -> tuple[float | None, ...]:
-    """Return the other release's answer, what the own is more than it, and the interval of that.
+    """Return the other release's answer, the difference from it, and the interval of that.
 
-    By the intervals of both, which are of independent errors (MOVER; Zou and Donner 2008).
+    It combines the intervals of both, whose errors are independent (MOVER; Zou and Donner 2008).
     """
     if other is None or own.value is None or other.value is None:
         return None if other is None else other.value, None, None, None
@@ -85,11 +85,11 @@ def difference(own: Row, other: Row | None) -> tuple[float | None, ...]:
 
 @dataclass(eq=False)
 class Asked:
-    """A scope with what is computed in it, and what is counted for it."""
+    """A scope with its computations and counts."""
 
     scope: Scope
     items: list[tuple[int, Computed | Quantile | Test]]
-    """By their places in the question."""
+    """The computed answers, by their places in the question."""
     groups: list[np.ndarray]
     labels: list[list[str]]
     reading: Reading
@@ -137,14 +137,14 @@ def answers_in(
 
 
 def _regression(question: Question) -> Aggregate | None:
-    """Return the regression that is asked for, which is asked for alone."""
+    """Return the requested regression, which must be the only answer."""
     answer = question.items[0].answer
     if not isinstance(answer, Aggregate) or answer.function not in REGRESSIONS:
         return None
     if len(question.items) > 1 or question.by or question.where is not None or answer.where is not None:
         raise UsageError(
             "regression-with-others",
-            "a regression is asked for alone, of all records",
+            "a regression can't be combined with other answers, conditions or groups",
             "leave out the rest of the question",
         )
     return answer
@@ -170,7 +170,7 @@ def _kept(sidecar: Sidecar, name: str) -> bool:
 
 
 def _check(sidecar: Sidecar, question: Question) -> None:
-    """Check that all columns exist, and can be told of."""
+    """Check that all columns exist, and can be estimated."""
     wanted = [*question.items, *question.by, question.where]
     for each in wanted:
         for name in columns_in(each.answer if isinstance(each, Item) else each):
@@ -183,8 +183,8 @@ def _check(sidecar: Sidecar, question: Question) -> None:
             if through.noise is not None or not through.matrix.invertible:
                 raise RefusedError(
                     "no-unbiased-estimate",
-                    f"what {quoted(name)} was perturbed with has no unbiased estimate that can be trusted",
-                    "ppdm estimate has the likeliest counts",
+                    f"the noise of {quoted(name)} is too wide for an unbiased estimate",
+                    "use `ppdm estimate`, which has the most likely counts",
                 )
 
 
@@ -226,10 +226,10 @@ def _asked(sidecar: Sidecar, question: Question, records: float) -> tuple[list[A
 
 
 def _plain(sidecar: Sidecar, item: Item, shared: Sequence[str], names: Sequence[str]) -> bool:
-    """Return whether a test of independence can look at what was published itself.
+    """Return whether a test of independence can use the published codes themselves.
 
-    Each column has a channel of its own, so that what is published of both is independent where they are;
-    nulls, which are left out, would have to be known, and so would conditions on what was perturbed.
+    Each column must have its own channel, so that published codes are independent if the originals are. Nulls,
+    which are left out, would have to be known, and so would conditions on perturbed columns.
     """
     answer = item.answer
     if not isinstance(answer, Aggregate) or answer.function != "independent":
@@ -284,7 +284,7 @@ def _scoped(
 
 
 def _atoms(sidecar: Sidecar, asked: Iterable[object]) -> list[Predicate]:
-    """Return what is asked of kept columns, record by record."""
+    """Return the conditions on kept columns, record by record."""
     found: dict[Predicate, None] = {}
     for part in (p for each in asked for p in parts(each)):
         if isinstance(part, Predicate) and _kept(sidecar, part.column):
@@ -377,6 +377,6 @@ def _variance(moves: Floats, covariance: Floats) -> float:
 
 
 def _coarse(known: SumMoments, place: int, some: slice, moves: Floats) -> bool:
-    """Return whether an error is made of too few changed records for an interval that covers what it says."""
+    """Return whether an error is made of too few changed records for a reliable interval."""
     perturbed = np.diagonal(known.within(place, some, False)) > 1e-9
     return bool(((known.steps[place, some] < FEWEST) & perturbed & (moves != 0)).any())

@@ -1,21 +1,21 @@
 """Functions for answers: means, shares, quantiles, tests as sums over records, and numbers made of them.
 
-Of tests: numbers d that are 0 where nothing is to be found have the covariance S = G V G', by the delta method
-with the whole covariance V of the sums. Of Q = sum w d^2 the law is a sum of chi-squares, weighted by the
-eigenvalues of S scaled by w (Rao and Scott 1981); its tail is that of a chi-square with the same first three
-moments (Hall, 1983; Buckley and Eagleson, 1988). 1/w is what Pearson divides by, and what the noise adds to
-d's variance: of originals the test is his, and cells that are noise alone have no say.
+Tests: numbers d that are 0 under the hypothesis have the covariance S = G V G', by the delta method with the
+whole covariance V of the sums. The law of Q = sum w d^2 is a sum of chi-squares, weighted by the eigenvalues of
+S scaled by w (Rao and Scott 1981); its tail is that of a chi-square with the same first three moments (Hall,
+1983; Buckley and Eagleson, 1988). 1/w is Pearson's divisor plus the noise's share of d's variance: for
+originals the test is Pearson's, and cells that are noise alone have no weight.
 
-A quantile is where the estimated shares below reach a share, with the interval of a test's inversion: all
-values below which, as far as chance tells, the share may lie (Woodruff 1952). Estimated shares need not rise,
-nor the ends of their intervals: they are put in order, which brings them nearer to what does rise
-(Chernozhukov, Fernandez-Val and Galichon 2009). Inside a bin values are taken to be spread evenly.
+A quantile is the point at which the estimated shares below reach a share, with the interval of a test's
+inversion: all values below which the share may lie by chance (Woodruff 1952). Estimated shares need not rise,
+nor the ends of their intervals: they are put in order, which brings them nearer to rising ones (Chernozhukov,
+Fernandez-Val and Galichon 2009). Inside a bin values are assumed to be spread evenly.
 
 Figures know how they move with each sum; standard errors are by the delta method. The interval of a ratio of
-two sums is Fieller's: all ratios q for which the numerator less q times the denominator is no further from 0
-than chance has it. That of a variance is of all means and mean squares that are together no further away than
-chance has a single number, and a standard deviation's has the roots of its ends: both are known wherever the
-variance is, also where chance made it negative (docs/technical/method.md, "Answers").
+two sums is Fieller's: all ratios q for which the numerator minus q times the denominator is no further from 0
+than by chance. That of a variance covers all means and mean squares that are together no further away than a
+single number by chance, and a standard deviation's has the roots of its ends: both exist whenever the variance
+does, even if chance made it negative (docs/technical/method.md, "Answers").
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ from ppdm_cli.querying.question import (
 from ppdm_cli.querying.scope import Scope, Value, numeric, too_large
 
 SURE = 3.0
-"""What is divided by must be so many of its own standard errors away from 0."""
+"""The number of its own standard errors that a divisor must be away from 0."""
 STEP = 0.1
-"""By how many standard errors sums are moved to see how a function is curved."""
+"""The number of standard errors by which sums are moved to measure a function's curvature."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,17 +60,17 @@ class Figure:
     value: float
     gradient: Floats
     linear: bool = True
-    """Whether it is a sum of sums."""
+    """True if it is a sum of sums."""
     ratio: tuple[Figure, Figure] | None = None
     """The two sums whose ratio it is."""
     divided: tuple[Figure, ...] = ()
-    """What was divided by on the way."""
+    """The divisors on the way."""
     limits: tuple[float, float] = (-inf, inf)
-    """Between what the number must lie, whatever the records are."""
+    """The limits of the number, whatever the records are."""
     about: tuple[Figure, Figure] | None = None
-    """The variance that it is, with its bias, and the mean about which."""
+    """The variance, with its bias, and the mean about which it is taken, if it is one."""
     square: Figure | None = None
-    """The figure whose root it is."""
+    """The figure whose root it is, if any."""
 
     @classmethod
     def of(cls, sums: Floats, place: int) -> Figure:
@@ -113,7 +113,7 @@ class Figure:
         return Figure(value, gradient, False, ratio, (*divided, other))
 
     def less(self, bias: float) -> Figure:
-        """Return the number without a bias of the second order; a ratio's interval needs none."""
+        """Return the number without a bias of the second order; a ratio's interval needs no correction."""
         return replace(self, value=self.value - bias)
 
     def root(self) -> Figure:
@@ -126,7 +126,7 @@ class Figure:
         return max(float(self.gradient @ covariance @ self.gradient), 0.0)
 
     def sure(self, covariance: Floats) -> bool:
-        """Return whether nothing was divided by that may be 0."""
+        """Return whether no divisor may be 0."""
         if self.square is not None:
             return self.square.sure(covariance)
         return bool(np.isfinite(self.value)) and all(
@@ -148,7 +148,7 @@ class Figure:
 
 
 def corrected(computed: Callable[[Floats], Figure], sums: Floats, covariance: Floats) -> Figure:
-    """Return what is computed of sums, less the bias that their errors give a function that is curved."""
+    """Return a function of sums, minus the bias from their errors and its curvature."""
     told = computed(sums)
     if told.square is not None:
         square = corrected(lambda moved: computed(moved).square or told, sums, covariance)
@@ -192,12 +192,12 @@ def _variances(variance: Figure, mean: Figure, covariance: Floats, z: float) -> 
 
 ANGLES = np.linspace(0, 2 * np.pi, 721)
 STEPS = 32
-"""How finely shares are followed inside a bin."""
+"""The number of steps inside a bin at which shares are computed."""
 
 
 @dataclass(frozen=True, eq=False)
 class Quantile:
-    """A quantile that is asked for: the sums that count each code of its column."""
+    """A requested quantile: the sums that count each code of its column."""
 
     domain: Domain
     places: tuple[int, ...]
@@ -206,7 +206,7 @@ class Quantile:
     def of(self, sums: Floats, covariance: Floats, z: float) -> tuple[float, float, float, Floats]:
         """Return the quantile, its interval, and how the share below moves with each sum.
 
-        NaN where there may be no records at all.
+        NaN if there may be no records at all.
         """
         moves = np.zeros(len(sums))
         own = np.ix_(self.places, self.places)
@@ -230,7 +230,7 @@ class Quantile:
     def _inside(self, excess: Floats, squares: Floats, products: Floats) -> tuple[Floats, Floats]:
         """Return the excess and its standard error, inside bins too: `STEPS` of them to a bin.
 
-        What lies between two marks is a mean of both, whose errors have these squares and products.
+        A value between two marks is a mean of both, whose errors have these squares and products.
         """
         if not isinstance(self.domain, Bins):
             return excess, np.sqrt(np.maximum(squares, 0.0))
@@ -242,7 +242,9 @@ class Quantile:
         return np.append(first.ravel(), excess[-1]), np.sqrt(np.maximum(found, 0.0))
 
     def _crossed(self, curve: Floats, last: bool = False) -> float:
-        """Return at which mark a curve becomes 0, made to rise; of single values the first, or the last."""
+        """Return the mark at which a curve, made to rise, becomes 0; of single values the first, or the
+        last.
+        """
         curve, most = np.sort(curve), float(len(self.places))
         place = int(np.searchsorted(curve, 0.0, "right" if last else "left"))
         if not isinstance(self.domain, Bins):
@@ -254,7 +256,7 @@ class Quantile:
 
     @property
     def _marks(self) -> Floats:
-        """Return where each code ends, and before them where the first begins."""
+        """Return the end of each code, and before them the beginning of the first."""
         scale = unit(self.domain.kind)
         if isinstance(self.domain, Bins):
             half = dtypes.is_whole(self.domain.kind) / 2  # whole numbers count half a step to either side
@@ -265,26 +267,26 @@ class Quantile:
 
 
 FLOOR = 0.1
-"""The least that Pearson's test divides by, as a share of the mean."""
+"""The least divisor of Pearson's test, as a share of the mean."""
 
 Compared = Callable[[Floats], tuple[list[Figure], Floats]]
-"""What makes of a group's sums the numbers that a test takes for 0, and what Pearson would divide by."""
+"""A function from a group's sums to the numbers that a test assumes to be 0, and Pearson's divisors."""
 
 
 @dataclass(frozen=True, eq=False)
 class Test:
-    """A test that is asked for."""
+    """A requested test."""
 
     compared: Compared
     shown: Callable[[Floats], Figure] | None = None
-    """A number that is told with the p-value, where there is one that says more than the statistic."""
+    """A number to report with the p-value, if there is one that is more useful than the statistic."""
     kept: Callable[[Floats], float] | None = None
-    """Of a test of what was published itself, the share of records that originals would need."""
+    """The share of records that originals would need, for a test of published codes."""
 
     def of(self, sums: Floats, sampled: Floats, clean: Floats) -> tuple[float, float, float]:
         """Return the statistic, its p-value, and the share of the records that originals would need.
 
-        The statistic is scaled to the mean of a chi-square with as many degrees of freedom as there are.
+        The statistic is scaled to the mean of a chi-square with as many degrees of freedom.
         """
         apart, pearsons = self.compared(sums)
         if not all(d.sure(sampled) for d in apart):
@@ -314,7 +316,7 @@ class Test:
 
 
 def tail(statistic: float, weights: Floats) -> float:
-    """Return how often a sum of chi-squares of one degree with these weights is more than a statistic."""
+    """Return the probability that a sum of chi-squares of one degree with these weights exceeds a statistic."""
     one, two, three = (float((np.maximum(weights, 0.0) ** k).sum()) for k in (1, 2, 3))
     if three <= 0:
         return 1.0 if statistic <= 0 else 0.0
@@ -333,10 +335,10 @@ def holm(values: Sequence[float]) -> list[float]:
 
 
 MOST_TESTED = 1 << 11
-"""The most counts that a test is of."""
+"""The most counts of a test."""
 
 Computed = Callable[[Floats], Figure]
-"""What makes a number of the sums of one group."""
+"""A function from the sums of one group to a number."""
 
 
 @dataclass(frozen=True)
@@ -346,9 +348,9 @@ class Compiler:
     scope: Scope
     where: Condition | None
     records: float
-    """How many the release has."""
+    """The number of records in the release."""
     published: Mapping[str, Channel] = field(default_factory=dict)
-    """The channels of the scope's columns, where it counts what was published itself."""
+    """The channels of the scope's columns, if it counts published codes."""
 
     def answer(self, answer: Answer) -> Computed | Quantile | Test:
         if isinstance(answer, Aggregate) and answer.function == "quantile":
@@ -368,14 +370,14 @@ class Compiler:
         if answer.function == "quantile" or answer.function in (*TESTS, *REGRESSIONS):
             raise UsageError(
                 "not-a-smooth-function",
-                f"{quoted(answer.function)} is no smooth function of what is counted, to be computed with",
-                "ask for it by itself",
+                f"{quoted(answer.function)} can't be part of a computation",
+                "ask for it separately",
             )
         made: Computed = getattr(self, f"_{answer.function}")(self._chosen(answer.where), *answer.arguments)
         return made
 
     def _chosen(self, where: Condition | None) -> np.ndarray:
-        """Return where the question's condition and a function's own hold."""
+        """Return the records for which the question's condition and a function's own hold."""
         both = where if self.where is None else self.where if where is None else Both(self.where, where)
         return self.scope.truth(both).true
 
@@ -387,7 +389,7 @@ class Compiler:
         return lambda sums: Figure.of(sums, place).within(0, most)
 
     def _known(self, of: Number) -> np.ndarray:
-        """Return where a number, or any column, has a value."""
+        """Return the records for which a number, or any column, has a value."""
         if isinstance(of, Column) and of.name in self.scope.axes:
             domain = self.scope.axes[of.name]
             return self.scope.over(of.name, np.arange(domain.size) < domain.ordinary)
@@ -468,7 +470,7 @@ class Compiler:
         return covariance, correlation
 
     def _number(self, of: Number | Condition) -> Value:
-        """Return a number of each record, or 1 where a condition holds and 0 where not."""
+        """Return a number of each record, or 1 if a condition holds and 0 if not."""
         if isinstance(of, (Predicate, Not, Both)):
             truth = self.scope.truth(of)
             return Value({(): np.where(truth.true, 1.0, 0.0)}, truth.true | truth.false)
@@ -481,7 +483,7 @@ class Compiler:
         return Test(lambda sums: ([covariance(sums)], np.ones(1)), correlation)
 
     def _codes(self, name: str, other: str | None = None) -> list[np.ndarray]:
-        """Return where a column has each of its values but null; they are tested beside those of another."""
+        """Return the records with each value of a column but null, to be tested with those of another."""
         domain = self.scope.axes[name]
         tested = domain.ordinary * (1 if other is None else self.scope.axes[other].ordinary)
         if tested > MOST_TESTED:
@@ -505,9 +507,9 @@ class Compiler:
         return Test(compared, kept=self._kept(one.name, other.name, np.array(places)))
 
     def _kept(self, one: str, other: str, places: np.ndarray) -> Callable[[Floats], float] | None:
-        """Return how much of a dependence is published, where the counts are of what was published itself.
+        """Return the share of a dependence that is published, if the counts are of published codes.
 
-        The mean share of chi-square that each channel leaves, for fewer degrees of freedom than there are then.
+        It is the mean share of chi-square that each channel leaves.
         """
         if not self.published:
             return None
@@ -541,7 +543,7 @@ class Compiler:
     def _same(self, chosen: np.ndarray, of: Answer, by: Column) -> Test:
         if not isinstance(of, Aggregate) or of.function in (*TESTS, "quantile"):
             raise UsageError(
-                "same-of-one-function", "same compares one function over groups", "such as same(mean(age), sex)"
+                "same-of-one-function", "same compares one function over groups", "try same(mean(age), sex)"
             )
         own = chosen & self._chosen(of.where)
         each = [getattr(self, f"_{of.function}")(own & code, *of.arguments) for code in self._codes(by.name)]
@@ -563,7 +565,7 @@ class Compiler:
     def _quantile(self, answer: Aggregate) -> Quantile:
         column, share = answer.arguments
         if not isinstance(column, Column):
-            raise UsageError("quantile-of-a-column", "a quantile is of a column", "such as quantile(age, .5)")
+            raise UsageError("quantile-of-a-column", "a quantile needs a column", "try quantile(age, .5)")
         numeric(column.name, self.scope.kinds[column.name])
         chosen = self._chosen(answer.where)
         domain = self.scope.axes[column.name]
@@ -590,5 +592,5 @@ def _signed(one: Figure, sign: str, other: Figure) -> Figure:
 
 
 def finite(number: float) -> float | None:
-    """Return a number, None where there is none."""
+    """Return a finite number, otherwise None."""
     return None if isnan(number) or number in (inf, -inf) else number

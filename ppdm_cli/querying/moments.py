@@ -2,13 +2,12 @@
 
 A pass counts, stratum by stratum, how many records published each combination of codes for each group of kept
 values, and where kept numbers take part the sums of their products; records that withhold a column which a
-table touches do not count in it, but in its groups' sizes. A sum T = sum of m h(x), m a product of kept
-numbers and h a table over what was perturbed, is estimated by sum of m g(y), g = A^T h, which is unbiased as A
-M = I. Of n records that are a sample of a population Cov = sum m m' g g' - T T'/n; of these records alone it
-is less by what a sample of originals would vary by, sum m m' h h' - T T'/n, which is estimated without bias
-too. Where only r of them reveal what a table touches, T is n/r of their sum, in each group of kept values by
-itself; several strata are weighted by how certain each makes equal counts
-(docs/technical/method.md, "Answers").
+table touches do not count in it, but in its groups' sizes. A sum T = sum of m h(x), m a product of kept numbers
+and h a table over what was perturbed, is estimated by sum of m g(y), g = A^T h, which is unbiased as A M = I.
+Of n records that are a sample of a population Cov = sum m m' g g' - T T'/n; of these records alone it is less
+by what a sample of originals would vary by, sum m m' h h' - T T'/n, which is estimated without bias too. If
+only r of them reveal a table's columns, T is n/r of their sum, separately in each group of kept values; several
+strata are weighted by how certain each makes equal counts (docs/technical/method.md, "Answers").
 """
 
 from __future__ import annotations
@@ -33,21 +32,21 @@ from ppdm_cli.releases import Strata, Stratum, encoded
 
 @dataclass(frozen=True, eq=False)
 class Reading:
-    """What is counted for one table."""
+    """The counts to collect for one table."""
 
     axes: tuple[Channel, ...]
     places: tuple[int, ...]
-    """Which of the axes that are read they are."""
+    """The places of the axes among those that are read."""
     strata: tuple[Stratum, ...]
-    """Those that reveal all columns of the table."""
+    """The strata that reveal all columns of the table."""
     which: np.ndarray
-    """By recipe the place of its stratum among them; -1 where it withholds one of the columns."""
+    """The place of each recipe's stratum among them; -1 if it withholds one of the columns."""
     atoms: tuple[Predicate, ...]
     factors: tuple[Factors, ...]
 
     @property
     def outputs(self) -> list[int]:
-        """Return how many combinations each stratum publishes."""
+        """Return the number of combinations that each stratum publishes."""
         return [prod(s.shape) for s in self.strata]
 
     def cells(self, groups: int) -> int:
@@ -60,7 +59,7 @@ class Reading:
 
 @dataclass(frozen=True, eq=False)
 class TableCounts:
-    """What was counted for a table: for each stratum by factors, group of kept values, outcomes and codes."""
+    """The counts of a table: for each stratum by factors, group of kept values, outcomes and codes."""
 
     cells: list[Floats]
     lam: Floats
@@ -76,7 +75,7 @@ class CountTask:
     """The task: count for each table, and the records of each group of kept values."""
 
     strata: Strata
-    """Of all axes that are read."""
+    """The strata of all axes that are read."""
     by: tuple[Channel, ...]
     """The kept columns that answers are grouped by."""
     readings: tuple[Reading, ...]
@@ -134,7 +133,9 @@ def merged_counts(
 
 
 def _product(factors: Factors, batch: Batch) -> Floats | None:
-    """Return the product of some kept columns' numbers in each record, 0 where one is null; None of none."""
+    """Return the product of some kept columns' numbers in each record, 0 if one is null; None without
+    columns.
+    """
     if not factors:
         return None
     numbers = []
@@ -146,9 +147,9 @@ def _product(factors: Factors, batch: Batch) -> Floats | None:
 
 
 LEAST_SHARE = 0.01
-"""What of the shares that strata are weighed by is even, so that nothing has none."""
+"""The even part of the shares by which strata are weighted, so that no share is zero."""
 ROUNDING = 1e-10
-"""What of a sum's covariance may be rounding alone."""
+"""The share of a sum's covariance that may be rounding alone."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,15 +158,15 @@ class SumMoments:
 
     sums: Floats
     sampling: Floats
-    """Their covariance inside each group, where its records are a sample of a population's."""
+    """Their covariance inside each group, if its records are a sample of a population's."""
     clean: Floats
-    """What that would be of originals: it is unknown of these records' sums."""
+    """The same covariance for originals; it is unknown for these records' sums."""
     records: Floats
-    """How many records each group of kept values has."""
+    """The number of records of each group of kept values."""
     steps: Floats
-    """How many changed records the error of each is made of; infinite where it has none."""
+    """The number of changed records that the error of each is made of; infinite without an error."""
     groups: int
-    """How many groups over the tables the sums are of, each with all sums."""
+    """The number of groups over the tables, each with all sums."""
 
     @cached_property
     def n(self) -> float:
@@ -187,7 +188,7 @@ class SumMoments:
         return np.asarray(self.clean[group, some, some] + self._between(group, some))
 
     def _between(self, group: int, some: slice) -> Floats:
-        """Return what the number of the group's records adds, where they are a sample too."""
+        """Return the contribution of the number of the group's records, if they are a sample too."""
         records, sums = self.records[group], self.sums[group, some]
         return np.outer(sums, sums) * (1 / records - 1 / self.n if records else 0.0)
 

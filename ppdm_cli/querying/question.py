@@ -1,7 +1,7 @@
 """Questions for `query`: SQL read by sqlglot as conditions, numbers, and answers that are computed from sums.
 
-What cannot be answered is refused with the reason. Conditions have three values, as in SQL: what is asked of
-null is neither true nor false.
+A question that cannot be answered is refused with the reason. Conditions have three values, as in SQL: a
+condition on null is neither true nor false.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ REGRESSIONS = ("linear", "ridge")
 
 @dataclass(frozen=True)
 class Predicate:
-    """What is asked of one column: whether it is below a value, at most it, among some, or null."""
+    """A condition on one column: below a value, at most a value, among some, or null."""
 
     column: str
     asks: Literal["below", "up to", "among", "null"]
@@ -82,7 +82,7 @@ Answer = Aggregate | Combined | float
 
 @dataclass(frozen=True)
 class Item:
-    """One answer that is asked for, and what it is called."""
+    """One requested answer, and its name."""
 
     title: str
     answer: Answer
@@ -94,7 +94,7 @@ class Question:
     where: Condition | None
     by: tuple[Column | Condition, ...]
     titles: tuple[str, ...]
-    """What the groups are called."""
+    """The names of the groups."""
 
 
 def parts(of: object) -> Iterator[Any]:
@@ -124,7 +124,7 @@ Node = Any
 LONGEST = 1 << 16
 """The most characters of a question."""
 DEEPEST, MOST_ANSWERS = 100, 500
-"""How deep a question may be nested, a sum of several being as deep as it is long, and its most answers."""
+"""The deepest nesting of a question, where a sum is as deep as it is long, and its most answers."""
 TAKES = {"count": (0, 1), "sum": (1, 1), "mean": (1, 1), "share": (1, 1), "variance": (1, 1), "stddev": (1, 1),
          "quantile": (2, 2), "median": (1, 1), "corr": (2, 2), "independent": (2, 2), "trend": (2, 2),
          "same": (2, 2), "linear": (2, 1 << 8), "ridge": (3, 1 << 8), "fits": (3, 1 << 8)}  # fmt: skip
@@ -139,25 +139,25 @@ _READ = {
     "Div": {"this", "expression", "typed", "safe"}, "Count": {"this", "big_int"},
     "Quantile": {"this", "quantile"}, "Star": set[str](),
 }  # fmt: skip
-"""What is read of each part of a statement, where that is not simply all."""
+"""The fields that are read of each part of a statement, if not all are."""
 
 
 def read_question(text: str) -> Question:
     """Return the question that a select statement asks."""
     tree = _parsed(text)
     if not isinstance(tree, exp.Select):
-        raise UsageError("only-select", "only a SELECT statement can be answered", "such as 'select mean(age)'")
+        raise UsageError("only-select", "only SELECT statements are supported", "try 'select mean(age)'")
     by = _grouped(tree)
     asked = [e for e in tree.expressions if e.unalias() not in by]
     if not asked:
         raise UsageError(
-            "question-asks-nothing", "the question asks for nothing", "such as 'select mean(age) group by sex'"
+            "question-asks-nothing", "the question asks for nothing", "try 'select mean(age) group by sex'"
         )
     where, source = tree.args.get("where"), tree.args.get("from_") or tree.args.get("from")
     titles = {e.unalias(): e.alias for e in tree.expressions if e.alias}
     if source is not None and not isinstance(source.this.this, exp.Identifier):
         raise UsageError(
-            "from-is-a-name", "FROM takes only a name here", "leave it out: a question is about its release"
+            "from-is-a-name", "FROM takes only a name here", "leave it out: the release is the only table"
         )
     found = Question(
         tuple(Item(e.alias or _text(e), _answer(e.unalias())) for e in asked),
@@ -179,19 +179,19 @@ def read_question(text: str) -> Question:
             raise UsageError(
                 "answer-of-no-release",
                 f"{quoted(item.title)} is the same for every release",
-                f"ask for {ANSWERS}",
+                f"use one of {ANSWERS}",
             )
         if answers.setdefault(item.title, item.answer) != item.answer:
             raise UsageError(
                 "two-answers-of-a-name",
                 f"two answers are called {quoted(item.title)}",
-                "give each a name of its own",
+                "name each differently with AS",
             )
     return found
 
 
 def _grouped(tree: Node) -> list[Node]:
-    """Return what the answers are grouped by."""
+    """Return the columns that the answers are grouped by."""
     group = tree.args.get("group")
     if group is not None and not any(group.args.values()):
         raise UsageError(
@@ -201,7 +201,7 @@ def _grouped(tree: Node) -> list[Node]:
 
 
 def _nothing_left(tree: Node) -> None:
-    """Refuse what SQL says in some other way than by the parts of the statement that are read here."""
+    """Refuse a statement with parts that are not read here."""
     for node in tree.walk():
         read = _READ.get(type(node).__name__, {"this", "expression", "expressions"})
         for name, value in node.args.items():
@@ -216,12 +216,12 @@ def _nothing_lost(text: str, tree: Node) -> None:
         raise UsageError(
             "question-incomplete",
             "the question is incomplete, or lacks AS before a name",
-            f"it reads as {_shown(tree)}",
+            f"check whether you meant {_shown(tree)}",
         )
 
 
 def _words(text: str) -> Counter[str]:
-    """Return how often each kind of token occurs, whatever their order; a date's type is a cast of its text."""
+    """Return the counts of each kind of token, whatever their order; a date's type is a cast of its text."""
     found = Counter(t.token_type.name for t in sqlglot.tokenize(text) if t.text.lower() != "cast")
     found["VAR"] += found.pop("STRING", 0) + found.pop("IDENTIFIER", 0)
     found["ALIAS"] -= sum(t.text.lower() == "cast" for t in sqlglot.tokenize(text))
@@ -242,25 +242,27 @@ def _parsed(text: str) -> Node:
         where = f", at character {column} of line {line}" if line else ""
         raise UsageError(
             "question-not-sql",
-            f"the question is not SQL that can be read{where}",
-            "such as 'select mean(age) where sex = \"F\"'",
+            f"can't read the question as SQL{where}",
+            "try 'select mean(age) where sex = \"F\"'",
         ) from None
     if len(trees) != 1:
-        raise UsageError("several-statements", "the question is several statements", "ask one at a time")
+        raise UsageError("several-statements", "the question has several statements", "ask one at a time")
     _check_depth(trees[0])
     return trees[0]
 
 
 def _check_depth(tree: Node) -> None:
-    """Refuse what is nested so deep, or so long a chain of signs, that it cannot be worked through."""
+    """Refuse a question that is nested too deep, or has too long a chain of signs."""
     level, depth = [tree], 0
     while level:
         level = [child for node in level if node is not None for child in node.iter_expressions()]
         depth += 1
         if depth > DEEPEST:
-            what = f"the question is nested more than {DEEPEST} deep, or joins more than that by signs, and, or"
+            what = (
+                f"the question is nested more than {DEEPEST} deep, or joins more than that with signs, and, or"
+            )
             raise UsageError(
-                "question-too-deep", what, "ask for less at once; write `in (1, 2, 3)` instead of many times or"
+                "question-too-deep", what, "ask for less at once, such as `in (1, 2, 3)` instead of many or"
             )
 
 
@@ -302,7 +304,7 @@ def _answer(tree: Node, where: Condition | None = None) -> Answer:
     if isinstance(tree, exp.Column) and not isinstance(tree.this, exp.Star):
         step = f"aggregate it, such as mean({_text(tree)}), or move it to group by"
         raise UsageError("column-without-a-function", f"{_shown(tree)} is a column", step)
-    raise _wrong("not-an-answer", tree, "is not an answer about all records", f"use one of {ANSWERS}")
+    raise _wrong("not-an-answer", tree, "can't be an answer", f"use one of {ANSWERS}")
 
 
 def _aggregate(tree: Node, where: Condition | None) -> Aggregate:
@@ -328,7 +330,7 @@ def _aggregate(tree: Node, where: Condition | None) -> Aggregate:
     least, most = TAKES[name]
     if not least <= len(given) <= most:
         told = f"{_shown(tree)}: {name} takes {counted(most, 'argument')}"
-        raise UsageError("wrong-number-of-arguments", told, f"the functions: {ANSWERS}")
+        raise UsageError("wrong-number-of-arguments", told, f"the functions are {ANSWERS}")
     if name == "share":
         return Aggregate(name, (_condition(given[0]),), where)
     if name == "median":
@@ -340,7 +342,7 @@ def _aggregate(tree: Node, where: Condition | None) -> Aggregate:
                 "share-out-of-range",
                 tree,
                 "needs a share between 0 and 1",
-                "such as quantile(age, .9)",
+                "try quantile(age, .9)",
             )
         return Aggregate(name, (_number(given[0]), share), where)
     if name in REGRESSIONS:
@@ -357,9 +359,9 @@ def _aggregate(tree: Node, where: Condition | None) -> Aggregate:
 
 
 def _alone(tree: Node) -> Column:
-    """Return a column that stands by itself."""
+    """Return a column that is the whole argument."""
     if not isinstance(tree, exp.Column):
-        raise _wrong("not-a-column", tree, "is no column", "name a column, such as independent(smoker, sex)")
+        raise _wrong("not-a-column", tree, "isn't a column", "name a column, such as independent(smoker, sex)")
     return _column(tree)
 
 
@@ -369,12 +371,12 @@ def _number_or_condition(tree: Node) -> Number | Condition:
 
 
 def _regression(name: str, tree: Node, given: list[Node]) -> tuple[Any, ...]:
-    """Return what is explained, for a ridge its weight, and what explains it."""
+    """Return the dependent column, for a ridge its weight, and the explanatory columns."""
     weight: list[float] = []
     if name == "ridge":
         value = _constant(given.pop(1))
         if isinstance(value, (bool, str)) or value is None or not 0 < value < float("inf"):
-            raise _wrong("no-ridge-weight", tree, "has no weight above 0", "such as ridge(income, 1, age, sex)")
+            raise _wrong("no-ridge-weight", tree, "has no weight above 0", "try ridge(income, 1, age, sex)")
         weight = [float(value)]
     columns = [_number_or_condition(g) for g in given]
     if any(isinstance(c, (float, Combined)) for c in columns):
@@ -382,7 +384,7 @@ def _regression(name: str, tree: Node, given: list[Node]) -> tuple[Any, ...]:
             "regression-of-columns",
             tree,
             "takes columns and conditions",
-            "such as linear(income, age, sex = 'F')",
+            "try linear(income, age, sex = 'F')",
         )
     return (columns[0], *weight, *columns[1:])
 
@@ -395,8 +397,8 @@ def _fitted(tree: Node, given: list[Node]) -> list[Literals]:
         raise _wrong(
             "shares-of-a-fit",
             tree,
-            "takes values, each with its share, which are 1 together",
-            "such as fits(sex, 'F', .5, 'M', .5)",
+            "takes values, each with its share; the shares sum to 1",
+            "try fits(sex, 'F', .5, 'M', .5)",
         )
     return found
 
@@ -463,8 +465,8 @@ def _condition(tree: Node) -> Condition:
     raise _wrong(
         "not-a-condition",
         tree,
-        "is no condition that can be asked of a release",
-        "compare a column with a value by = <> < <= > >=, between, in or is null; join them by and, or, not",
+        "is not a condition that a release can answer",
+        "compare a column with a value, using = <> < <= > >=, between, in or is null, joined by and, or, not",
     )
 
 
@@ -485,7 +487,9 @@ def _comparison(tree: Node) -> Condition:
 
 def _asked(tree: Node) -> Column:
     if not isinstance(tree.this, exp.Column):
-        raise _wrong("comparison-without-a-column", tree, "is not asked of a column", "name a column first")
+        raise _wrong(
+            "comparison-without-a-column", tree, "doesn't begin with a column", "write the column first"
+        )
     return _column(tree.this)
 
 
@@ -514,7 +518,7 @@ def _literal(tree: Node) -> Literals:
         raise _wrong(
             "not-a-value",
             tree,
-            "is no value",
+            "isn't a value",
             "write numbers as they are, text in quotes, and columns on the left",
         )
     return value

@@ -1,13 +1,13 @@
 """Linear and ridge regression from moments of what was published, debiased record by record.
 
 Each record has for each channel scores z = A'x of its columns' numbers, E z = x, and Q = A'(x x'), E Q = x x'.
-Channels are independent given the originals, so a record's matrix M, with Q in the block of each channel and
-z z' in the others, has E M = x x'. Of two columns that are noise together, with the scores k on average, the
+Channels are independent given the originals, so a record's matrix M, with Q in the block of each channel and z
+z' in the others, has E M = x x'. Of two columns that are noise together, with the scores k on average, the
 block is z z' - (1-lam) (z - k)(z - k)'. M has the blocks that the record reveals, with weights that make up for
 the other records. Its sums are unbiased for X'X and X'y. Coefficients b solve H b = X'y, and have the sandwich
-error H^-1 (sum u u') H^-1, u the record's part of X'y - H b, as ones of a population. A ridge raises the
-eigenvalues of the columns' covariance, each column scaled to a variance of 1 for equal shares of its values, to
-what they must be at least; what the release shows well is not shrunk.
+error H^-1 (sum u u') H^-1, with u the record's part of X'y - H b, as for a population. A ridge raises the
+eigenvalues of the columns' covariance to a least value, with each column scaled to a variance of 1 for equal
+shares of its values; directions that the release shows well are not shrunk.
 """
 
 from __future__ import annotations
@@ -36,41 +36,41 @@ from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import Table
 
 ROWS = 1 << 14
-"""Rows of a block, whose scores fit a cache."""
+"""The rows of a block, whose scores fit a cache."""
 MOST, MOST_PRODUCTS = 500, 1 << 24
 """The most coefficients, and products of two numbers by code and stratum."""
 SAME = 1 + 1e-9
-"""Recipes whose lam differs by more than this factor have weights of their own."""
-NULLS = "name a column without nulls, or a word column, whose nulls are a value"
+"""The factor of lam within which recipes share their weights."""
+NULLS = "use a column without nulls, or one of text, whose nulls are a value"
 
 
 @dataclass(frozen=True, eq=False)
 class Regressor:
-    """What is published through one channel, or kept: its columns' numbers."""
+    """The numbers of columns that are published through one channel, or kept."""
 
     name: str
-    """Of a kept column of numbers, which has no codes; none of the constant."""
+    """The name of a kept column of numbers, which has no codes; empty for the constant."""
     labels: tuple[str, ...]
     spread: Floats
-    """The variance of each number where all codes have equal shares; NaN of a kept column of numbers."""
+    """The variance of each number if all codes have equal shares; NaN for a kept column of numbers."""
     axis: Channel | None = None
     numbers: Floats | None = None
-    """By original code."""
+    """The numbers by original code."""
 
 
 @dataclass(frozen=True, eq=False)
 class Scores:
-    """What a published code of a source scores."""
+    """The scores of a source's published codes."""
 
     single: Floats
     squares: Floats
-    """Of the products of each two."""
+    """The scores of the products of each two."""
     noise: Floats | None = None
-    """What is made of noise, where a coin decides."""
+    """The scores of noise, if a coin decides."""
 
     @classmethod
     def of(cls, source: Regressor, undone: Callable[[Floats], Floats], noise: Floats | None = None) -> Scores:
-        """Return what undoing makes of the source's numbers."""
+        """Return the unbiased scores of the source's numbers."""
         assert source.numbers is not None
         x, m = source.numbers, len(source.labels)
         products = undone(np.einsum("ci,cj->cij", x, x).reshape(len(x), -1))
@@ -92,7 +92,7 @@ class Scores:
 
 @dataclass(frozen=True, eq=False)
 class ScoredStratum:
-    """A stratum with what its records score of each source, None where they withhold it."""
+    """A stratum with the scores of each source, None if its records withhold it."""
 
     lam: float
     round: int
@@ -103,7 +103,7 @@ class ScoredStratum:
 
 @dataclass(frozen=True, eq=False)
 class ScoreReader:
-    """What makes of a batch the scores of its records, stratum by stratum."""
+    """A reader of the scores of a batch's records, stratum by stratum."""
 
     sources: list[Regressor]
     strata: Strata
@@ -153,7 +153,7 @@ class ScoreReader:
         return z, t, products
 
     def weights(self, records: Floats) -> Floats:
-        """Return by stratum how much a record counts in the sums of each two sources, to make up for others."""
+        """Return the weight of a record in the sums of each two sources, by stratum, to make up for others."""
         shows = np.array([[s is not None for s in k.scores] for k in self.scored])
         shows |= np.array([s.axis is None for s in self.sources])
         free = [i for i, s in enumerate(self.sources) if s.axis is None or s.axis.kept]
@@ -174,7 +174,7 @@ class ScoreReader:
 
 @dataclass(frozen=True)
 class Coefficient:
-    """A coefficient, its standard error, and what it is of."""
+    """A coefficient, its standard error, and its label."""
 
     label: str
     value: float
@@ -192,7 +192,7 @@ def regressed(table: Table, sidecar: Sidecar, asked: Aggregate) -> list[Coeffici
         raise UsageError(
             "too-many-coefficients",
             f"the regression has more than {MOST} coefficients",
-            "name columns of fewer values",
+            "use columns with fewer values",
         )
     columns = reader.columns or [n for a in (target, *predictors) for n in columns_in(a)]
     sums = fold(table, partial(_moments, reader), _added, columns=columns)
@@ -200,7 +200,7 @@ def regressed(table: Table, sidecar: Sidecar, asked: Aggregate) -> list[Coeffici
         raise RefusedError(
             "fewer-records-than-coefficients",
             "the release has fewer records than coefficients",
-            "name fewer columns",
+            "use fewer columns",
         )
     records = sums[1]
     weights, spread = reader.weights(records), np.concatenate([s.spread for s in reader.sources])
@@ -218,8 +218,8 @@ def regressed(table: Table, sidecar: Sidecar, asked: Aggregate) -> list[Coeffici
     if not ridge and not sizes[:, 0].sum() > SURE * sqrt(max(noise, 0.0)):
         raise RefusedError(
             "columns-not-told-apart",
-            "the columns cannot be told apart by what the release shows of them",
-            "name fewer columns, or say ridge(y, 1, ...) instead of linear(y, ...)",
+            "the release can't distinguish the effects of these columns",
+            "use fewer columns, or ridge(y, 1, ...) instead of linear(y, ...)",
         )
     scaled = one[known][:, rest] / np.sqrt(records[known, None])
     bread = np.linalg.inv(H)
@@ -236,13 +236,13 @@ def regressed(table: Table, sidecar: Sidecar, asked: Aggregate) -> list[Coeffici
 def _reader(
     sidecar: Sidecar, target: Column | Condition, predictors: Sequence[Column | Condition]
 ) -> ScoreReader:
-    """Return what reads all numbers, a constant one's first."""
+    """Return a reader of all numbers, the constant first."""
     own = {n: (a, a is target) for a in (target, *predictors) for n in columns_in(a)}
     if len(own) != 1 + len(predictors):
         raise UsageError(
             "column-named-twice",
             "each column of a regression is named once",
-            "such as linear(income, age, sex)",
+            "try linear(income, age, sex)",
         )
     kept = [n for n, (a, _) in own.items() if isinstance(a, Column) and _plain(sidecar, n)]
     plain = [Regressor("", ("intercept",), np.ones(1))]
@@ -272,7 +272,7 @@ def _check_products(sources: Sequence[Regressor], strata: int) -> None:
         raise UsageError(
             "too-many-products",
             f"the regression needs {products:,} products, more than {MOST_PRODUCTS:,}",
-            "name fewer columns, or columns of fewer values",
+            "use fewer columns, or columns of fewer values",
         )
 
 
@@ -314,7 +314,9 @@ def _numbers(scope: Scope, name: str, asked: Any, target: bool) -> Iterator[tupl
         yield name, value.terms[()]
     elif target:
         raise UsageError(
-            "not-numeric", f"{quoted(name)} has no numbers", "say for which value: linear(sex = 'F', age)"
+            "not-numeric",
+            f"{quoted(name)} has no numbers",
+            "compare it with a value, such as linear(sex = 'F', age)",
         )
     else:
         for code, label in list(enumerate(domain.labels()))[1:]:
@@ -338,7 +340,7 @@ def _added(a: list[Floats], b: list[Floats]) -> list[Floats]:
 
 
 def _moments(reader: ScoreReader, batch: Batch) -> list[Floats]:
-    """Return by stratum the sum of the records' M, and how many records there are."""
+    """Return the sum of the records' M by stratum, and the number of records."""
     size = reader.places[-1].stop
     total, records = np.zeros((len(reader.scored), size, size)), np.zeros(len(reader.scored))
     for number, z, t, products in reader(batch):
@@ -350,12 +352,14 @@ def _moments(reader: ScoreReader, batch: Batch) -> list[Floats]:
     return [total, records]
 
 
-def _errors(reader: ScoreReader, weights: Floats, told: Floats, way: Floats, batch: Batch) -> list[Floats]:
-    """Return the sum of u u', by stratum of u, and of way' M way and its square; u = M told."""
-    size, strata = len(told), len(reader.scored)
+def _errors(reader: ScoreReader, weights: Floats, solution: Floats, way: Floats, batch: Batch) -> list[Floats]:
+    """Return the sum of u u', by stratum of u, and of way' M way and its square; u = M b, with the solved
+    coefficients b.
+    """
+    size, strata = len(solution), len(reader.scored)
     meat, one, sizes = np.zeros((size, size)), np.zeros((strata, size)), np.zeros((strata, 2))
     for number, z, t, products in reader(batch):
-        u, along = (_times(reader.places, weights[number], v, z, t, products) for v in (told, way))
+        u, along = (_times(reader.places, weights[number], v, z, t, products) for v in (solution, way))
         along = along @ way
         meat += u.T @ u
         one[number] += u.sum(axis=0)
@@ -377,7 +381,7 @@ def _times(
 
 
 def _solvable(H: Floats, spread: Floats, least: float) -> tuple[Floats, Floats]:
-    """Return X'X with no eigenvalue below what it must be at least, and the combination that has the lowest."""
+    """Return X'X with eigenvalues raised to the least allowed, and the combination that has the lowest."""
     n, mean = H[0, 0], H[0, 1:] / H[0, 0]
     covariance = H[1:, 1:] / n - np.outer(mean, mean)
     own = np.where(np.isnan(spread[1:]), np.diagonal(covariance), spread[1:])

@@ -1,8 +1,8 @@
-"""Scopes for answers: what questions touch, as tables over it of what each record adds to a sum.
+"""Scopes for answers: the columns that questions use, and tables of each record's contribution to a sum.
 
-A table has an axis for each condition on a kept column (false, true, null) and one for each column whose
-values are estimated; numbers of kept columns are exact, and are factors beside the tables. A condition on what
-was perturbed is about whole bins: one that cuts a bin inside is refused, with the edges.
+A table has an axis for each condition on a kept column (false, true, null) and one for each column whose values
+are estimated; numbers of kept columns are exact, and are factors beside the tables. A condition on a perturbed
+column is about whole bins: one that cuts a bin is refused, with the edges.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from ppdm_cli.errors import RefusedError, UsageError, counted, quoted
 from ppdm_cli.querying.question import Both, Column, Combined, Condition, Literals, Not, Number, Predicate
 
 FALSE, TRUE, NULL = 0, 1, 2
-"""What a condition is of a code or a record."""
+"""The values of a condition for a code or a record."""
 _EDGES = 24
 
 
 def resolved_predicate(predicate: Predicate, kind: pa.DataType) -> Predicate:
-    """Return what is asked with its values as carrier numbers or categories of the column's type.
+    """Return the condition with its values as carrier numbers or categories of the column's type.
 
-    Of whole carriers nothing is asked but whether they are below a number, or among some.
+    For whole carriers a condition is always below a number, or among some.
     """
     name, asks = predicate.column, predicate.asks
     values = [_carrier(v, kind, name) for v in predicate.values]
@@ -41,8 +41,8 @@ def resolved_predicate(predicate: Predicate, kind: pa.DataType) -> Predicate:
         if dtypes.is_discrete(kind):
             raise UsageError(
                 "values-without-order",
-                f"{quoted(name)} has no order, so nothing is below or above",
-                "ask by =, <> or in",
+                f"{quoted(name)} has no order, so no value is below another",
+                "use =, <> or in",
             )
         if dtypes.is_whole(kind):
             edge = math.ceil(values[0]) if asks == "below" else math.floor(values[0]) + 1
@@ -60,7 +60,7 @@ def _carrier(value: Literals, kind: pa.DataType, name: str) -> Any:
     """Return a value in the column's carrier, exactly: numbers as fractions."""
     wrong = UsageError(
         "value-of-another-type",
-        f"{quoted(name)} is of type {kind}, which the value it is compared with is not",
+        f"{quoted(name)} is of type {kind}, but is compared with another type",
         "write text, dates and times in quotes, numbers without",
     )
     if dtypes.is_discrete(kind):
@@ -80,7 +80,7 @@ def _carrier(value: Literals, kind: pa.DataType, name: str) -> Any:
 
 
 def over_domain(predicate: Predicate, domain: Domain) -> np.ndarray:
-    """Return for each code of a domain whether a resolved predicate is true, false or null."""
+    """Return the value of a resolved predicate for each code of a domain: true, false or null."""
     found = np.full(domain.size, NULL, np.uint8)
     if predicate.asks == "null":
         found[:] = FALSE
@@ -94,8 +94,8 @@ def over_domain(predicate: Predicate, domain: Domain) -> np.ndarray:
         if missing and dtypes.is_discrete(domain.kind):
             raise UsageError(
                 "literal-outside-domain",
-                f"{quoted(predicate.column)} is asked for {counted(missing, 'value')} that its domain lacks",
-                f"its values: {', '.join(map(quoted, domain.labels()[:_EDGES]))}",
+                f"the domain of {quoted(predicate.column)} lacks {counted(missing, 'value')} in the question",
+                f"use one of {', '.join(map(quoted, domain.labels()[:_EDGES]))}",
             )
         told = [mark in predicate.values for mark in domain.marks]
     else:
@@ -106,7 +106,7 @@ def over_domain(predicate: Predicate, domain: Domain) -> np.ndarray:
 
 
 def _of_bins(predicate: Predicate, domain: Bins) -> Sequence[int]:
-    """Return for each bin whether what is asked is true or false of all of its values."""
+    """Return the value of a condition for each bin: true or false for all of its values."""
     edges, whole = domain.marks, dtypes.is_whole(domain.kind)
     found = []
     for place, (low, high) in enumerate(pairwise(edges)):
@@ -133,7 +133,7 @@ def _of_bins(predicate: Predicate, domain: Bins) -> Sequence[int]:
 
 
 def over_column(predicate: Predicate, column: pa.Array) -> np.ndarray:
-    """Return for each record of a kept column whether a resolved predicate is true, false or null."""
+    """Return the value of a resolved predicate for each record of a kept column: true, false or null."""
     column = dtypes.plain(column)
     null = nulls(column)
     if predicate.asks == "null":
@@ -154,7 +154,7 @@ def over_column(predicate: Predicate, column: pa.Array) -> np.ndarray:
 
 
 def nulls(column: pa.Array) -> np.ndarray:
-    """Return which records of a column have no value; NaN is none."""
+    """Return the records of a column that have no value; NaN counts as none."""
     found: np.ndarray = column.is_null(nan_is_null=True).to_numpy(zero_copy_only=False)
     return found
 
@@ -163,7 +163,7 @@ Factors = tuple[str, ...]
 """Kept columns, sorted, whose numbers are multiplied; one may be there more than once."""
 OUTCOMES = 3
 MOST_NUMBERS = 1 << 25
-"""Numbers that one table's sums are weighed with, and that their covariances have."""
+"""The most numbers in the weights of one table's sums, and in their covariances."""
 
 
 def too_large(what: str) -> UsageError:
@@ -171,13 +171,13 @@ def too_large(what: str) -> UsageError:
     return UsageError(
         "question-too-large",
         f"the question needs {what}",
-        "touch fewer columns at once, or ask for fewer groups",
+        "use fewer columns at once, or fewer groups",
     )
 
 
 @dataclass(frozen=True, eq=False)
 class TruthTable:
-    """Where a condition is true, and where it is false; elsewhere it is neither."""
+    """The cells in which a condition is true, and those in which it is false; in others it is neither."""
 
     true: np.ndarray
     false: np.ndarray
@@ -185,7 +185,7 @@ class TruthTable:
 
 @dataclass(frozen=True, eq=False)
 class Value:
-    """A number of each record: a sum of tables times factors; `known` is where it is no null."""
+    """A number of each record: a sum of tables times factors; `known` marks values that aren't null."""
 
     terms: dict[Factors, Floats]
     known: np.ndarray
@@ -206,13 +206,13 @@ class Value:
 
 @dataclass(eq=False)
 class Scope:
-    """The axes of the tables, and what is summed over records: each a table with its factors."""
+    """The axes of the tables, and the sums over records: each a table with its factors."""
 
     kinds: dict[str, pa.DataType]
     """The type of each column of the release's originals."""
     axes: dict[str, Domain]
     atoms: list[Predicate]
-    """What is asked of kept columns, record by record."""
+    """The conditions on kept columns, record by record."""
     sums: list[tuple[Factors, Floats]] = field(default_factory=list)
     _known: dict[tuple[Factors, bytes], int] = field(default_factory=dict)
 
@@ -238,7 +238,7 @@ class Scope:
         return values.reshape(shape)
 
     def over(self, name: str, values: np.ndarray) -> np.ndarray:
-        """Return what hangs on the codes of one axis alone, as a table."""
+        """Return a function of the codes of one axis alone, as a table."""
         return self._along(len(self.atoms) + list(self.axes).index(name), values)
 
     # -- conditions and numbers
@@ -261,7 +261,7 @@ class Scope:
         return TruthTable(outcomes == TRUE, outcomes == FALSE)
 
     def null(self, name: str) -> TruthTable:
-        """Return where a kept column has no value."""
+        """Return the records without a value in a kept column."""
         return self.truth(Predicate(name, "null"))
 
     def value(self, number: Number) -> Value:
@@ -285,7 +285,7 @@ class Scope:
     # -- sums
 
     def sum(self, table: np.ndarray, factors: Factors = ()) -> int:
-        """Return the number of a sum: of what each record adds by its codes, times its factors."""
+        """Return the index of a sum: of each record's contribution by its codes, times its factors."""
         whole = np.ascontiguousarray(np.broadcast_to(table, self.shape), np.float64)
         key = (factors, whole.tobytes())
         if key not in self._known:
@@ -298,17 +298,17 @@ class Scope:
 
 
 def numeric(name: str, kind: pa.DataType) -> None:
-    """Raise an error where a column's values are no numbers."""
+    """Raise an error if a column's values aren't numbers."""
     if dtypes.is_discrete(kind) or pa.types.is_temporal(kind):
         raise UsageError(
             "not-numeric",
-            f"{quoted(name)} is of type {kind}, whose values are no numbers",
-            "ask for count, or for the share of a condition on it",
+            f"{quoted(name)} is of type {kind}, whose values aren't numbers",
+            "use count, or the share of a condition on it",
         )
 
 
 def groups_over(scope: Scope, by: Sequence[Column | Condition]) -> tuple[list[np.ndarray], list[list[str]]]:
-    """Return the tables that are 1 in each group, and the groups' labels; of no column one group of all."""
+    """Return the tables that are 1 in each group, and the groups' labels; one group of all without columns."""
     tables, labels = [scope.everywhere], [list[str]()]
     for each in by:
         if isinstance(each, Column):

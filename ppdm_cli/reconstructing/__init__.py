@@ -1,10 +1,10 @@
-"""The miner's second half: a data set that any mining tool can read (Algorithm 2 of Dowd et al.).
+"""Reconstruction for miners: a data set that any mining tool can read (Algorithm 2 of Dowd et al.).
 
-Passes that count (and learn, where there is a joint model) come first, then one that deals. The totals of
-what is dealt are exactly the estimated distribution in whole numbers; which record of a published value gets
-which original one is random but repeatable: it follows from the release's id, the attribute and the row, and
-not from how the table is cut. By class, every label is a table of its own; a label that was perturbed is
-reconstructed first. Attributes that a joint model has are drawn record by record instead.
+Passes that count (and learn a joint model, if there is one) come first, then one that deals. The totals of
+dealt values are exactly the estimated distribution in whole numbers. The original value of each record is
+random but repeatable: it follows from the release's id, the attribute and the row, and not from how the table
+is cut. By class, every label is a table of its own; a label that was perturbed is reconstructed first.
+Attributes of a joint model are drawn record by record instead.
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ __all__ = ["Reconstructed", "reconstruct"]
 
 @dataclass(frozen=True, repr=False)
 class Reconstructed(Displayed):
-    """What `reconstruct` gives: the sidecar, the table where no output was named, and the totals."""
+    """The result of `reconstruct`: the sidecar, the table if no output was named, and the totals."""
 
     sidecar: Sidecar
     frame: pl.DataFrame | None
     how: Reconstruction
     totals: dict[str, list[int]]
-    """Of each perturbed attribute, how many records have each value now."""
+    """The number of records with each value now, by perturbed attribute."""
     drawn: list[str]
     """The attributes that were drawn from the joint model; the others were dealt."""
     withheld: tuple[float, float] | None = None
-    """Where records differ in their recipes, the shares of their cells that were withheld, and were noise."""
+    """The shares of cells that were withheld, and were noise, if records differ in their recipes."""
 
     def _words(self) -> list[str]:
         shuffled = ["shuffled"] if self.how.shuffled else []
@@ -92,24 +92,24 @@ def reconstruct(
     data : path, table or list of them
         The release, or several with one plan.
     output : path, optional
-        Where the data set goes; without it, it is the result's `frame`.
+        The file of the data set; without it, it is the result's `frame`.
     method : {"joint", "by-class", "global"}, optional
         By default "joint" where the sidecar names a class, as far as the release reveals the joint
         distribution, else "by-class"; without a class "global", the paper's literal reading.
     estimator : str, default "ml"
-        How the totals of attributes outside the joint model are estimated.
+        The estimator of the totals of attributes outside the joint model.
     spread : bool, default False
-        Spread the values of a bin over it.
+        True to spread values evenly within their bins.
     shuffle : bool, default False
-        Put the rows in a fresh random order, which hides nothing from whoever has the release.
+        True for rows in a fresh random order, which hides nothing from anyone who has the release.
     cells : int, default 400000
         The most cells of a joint table.
     sidecar : Sidecar or path, optional
-        The sidecar, where it is not beside the release.
+        The sidecar, if it is not beside the release.
     output_sidecar : path, optional
-        Where the data set's own sidecar goes.
+        The file of the data set's own sidecar.
     force : bool, default False
-        Replace existing files.
+        True to replace existing files.
     from_, to : {"arrow", "csv"}, optional
         The formats of standard input and output.
     """
@@ -147,7 +147,7 @@ def reconstruct(
 
 
 def _learnt(table: Table, sidecar: Sidecar, label: Channel, cells: int) -> Learnt | None:
-    """Return what the release says of the joint distribution; None where no column is small enough."""
+    """Return the learned joint distribution of the release; None if no column is small enough."""
     if not usable(sidecar, label) and (label.kept or label.published.size > LARGEST_DOMAIN):
         return None
     try:
@@ -163,7 +163,7 @@ def _check_estimator(estimator: str) -> None:
         raise UsageError(
             "estimator-not-for-reconstruction",
             f"a reconstruction cannot use the estimator {quoted(estimator)}: counts must not be negative",
-            f"one of {', '.join(e for e in ESTIMATORS if e != 'inverse')}",
+            f"use one of {', '.join(e for e in ESTIMATORS if e != 'inverse')}",
         )
 
 
@@ -194,12 +194,12 @@ def _label(sidecar: Sidecar, method: Method | None) -> Channel | None:
 
 
 def _stand_in(sidecar: Sidecar, method: Method | None) -> Channel:
-    """Return the class by which withheld cells are drawn; the attribute of the fewest values where none is."""
+    """Return the class by which withheld cells are drawn, or the attribute with the fewest values."""
     if method not in (None, "joint"):
         raise RefusedError(
             "method-needs-every-cell",
-            f"{argument('method', method)} deals out what was published, and most of this release is withheld",
-            f"leave out {argument('method')}: what is withheld is drawn from the joint model",
+            f"{argument('method', method)} can't be used, because most of this release is withheld",
+            f"leave out {argument('method')}: then withheld values are drawn from the joint model",
         )
     label = class_of(sidecar)
     known = {c.name for c in usable(sidecar, label)} | {label.name}

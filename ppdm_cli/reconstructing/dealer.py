@@ -1,10 +1,10 @@
-"""The passes of reconstruct: those that count and plan, and the one that deals or draws original values.
+"""Passes of `reconstruct`: those that count and plan, and the one that deals or draws original values.
 
-By class, every label is a table of its own; a label that was perturbed is reconstructed first, by what the
-first pass counted, and the others are then dealt within the labels as they are now. What the joint model has
-is drawn from the posterior, each record by itself (maths 10): what its values say of each other stays, as far
-as the model knows it. First its class is drawn, then its values given the class. The draws follow from the
-release and the row's address, so that every pass draws the same.
+By class, every label is a table of its own; a label that was perturbed is reconstructed first, from the counts
+of the first pass, and the others are then dealt within the new labels. Attributes of the joint model are drawn
+from the posterior, record by record (docs/technical/method.md), which preserves their dependence as far as the
+model has it. First its class is drawn, then its values given the class. The draws follow from the release and
+the row's address, so that every pass draws the same.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from ppdm_cli.tables import Table
 
 
 class DealtBatch(NamedTuple):
-    """How many records a batch has, and how many of them have each value that was drawn."""
+    """The number of records in a batch, and the numbers with each drawn value."""
 
     rows: int
     drawn: dict[str, np.ndarray]
@@ -38,14 +38,14 @@ class DealtBatch(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Dealer:
-    """Draws what the drawer knows, deals the others as planned, and leaves kept columns as they are."""
+    """Draws the drawer's attributes, deals the others as planned, and leaves kept columns unchanged."""
 
     sidecar: Sidecar
     planned: Planned
     drawer: Drawer | None
     spread: bool
     places: bytes | None = field(repr=False)
-    """The key of the rows' places in a random order, where they are shuffled."""
+    """The key of the rows' places in a random order, if they are shuffled."""
 
     def __call__(self, batch: Batch) -> Made[DealtBatch]:
         by = self.planned.labels
@@ -84,22 +84,22 @@ class Dealer:
 
 
 PROVEN = 3.0
-"""Standard deviations by which chi-square must say that published counts hang on the class."""
+"""The standard deviations of chi-square at which published counts are found to depend on the class."""
 DRAWN_AT_ONCE = 1 << 13
-"""Records that are drawn at a time: their chances stay in the processor's cache."""
+"""The number of records that are drawn at a time: their probabilities stay in the processor's cache."""
 
 
 @dataclass(frozen=True, eq=False)
 class Drawer:
-    """A learnt model, ready to be applied to batches."""
+    """A learned model, ready to be applied to batches."""
 
     model: Law
     channels: tuple[Channel, ...]
-    """Those that the model's places count over."""
+    """The channels of the model's places."""
     label: Channel
     release: str
     strata: Strata
-    """Of those that the model has, and the label."""
+    """The strata of the model's channels and the label."""
 
     @classmethod
     def of(cls, learnt: Learnt, sidecar: Sidecar) -> Drawer:
@@ -110,12 +110,12 @@ class Drawer:
 
     @property
     def names(self) -> list[str]:
-        """Return the attributes that are drawn; what was kept stays as it was published."""
+        """Return the attributes that are drawn; kept ones stay unchanged."""
         return [self.channels[p].name for p in self.model.places if not self.channels[p].kept]
 
     @property
     def read(self) -> tuple[Channel, ...]:
-        """Return the channels that are read: the label's, and all that the model has."""
+        """Return the channels that are read: the label's, and all of the model's."""
         return (self.label, *(self.channels[p] for p in self.model.places))
 
     def labels(self, batch: Batch) -> Codes:
@@ -123,7 +123,7 @@ class Drawer:
         return self(batch)[0]
 
     def _published(self, batch: Batch) -> tuple[list[Codes], Codes]:
-        """Return published codes as the model takes them, and labels; what it does not have is not read."""
+        """Return published codes in the model's form, and labels; other columns aren't read."""
         numbers, (*own, labels) = self.strata.read(batch)
         codes = [labels] * len(self.channels)
         for place, column in zip(self.model.places, own, strict=True):
@@ -131,7 +131,7 @@ class Drawer:
         return [*codes, *[numbers] * (self.model.coin is not None)], labels
 
     def __call__(self, batch: Batch) -> tuple[Codes, dict[str, Codes]]:
-        """Return the original labels, and by name the original codes of all that is drawn."""
+        """Return the original labels, and the original codes of all drawn attributes by name."""
         published, shown = self._published(batch)
         channels = [self.channels[p] for p in self.model.places]
         labels = np.empty(batch.rows, code_type(self.label.domain.size))
@@ -160,7 +160,7 @@ def _parts(batch: Batch) -> list[slice]:
 
 @dataclass(frozen=True, eq=False)
 class Labels:
-    """The labels that records are dealt by: as published, or as drawn or dealt."""
+    """The labels within which records are dealt: published, drawn or dealt ones."""
 
     label: Channel | None
     drawer: Drawer | None = None
@@ -168,7 +168,7 @@ class Labels:
 
     @property
     def channels(self) -> tuple[Channel, ...]:
-        """Return the channels that say the labels."""
+        """Return the channels of the labels."""
         if self.drawer is not None:
             return self.drawer.read
         return () if self.label is None else (self.label,)
@@ -212,19 +212,19 @@ class Counter:
 
 @dataclass(frozen=True, eq=False)
 class Planned:
-    """What the passes that count found: the labels to deal by, each attribute's deal, and the totals."""
+    """The results of the counting passes: the labels to deal by, each attribute's deal, and the totals."""
 
     labels: Labels
     deals: list[tuple[Channel, Deal]]
     totals: dict[str, list[int]]
     apart: frozenset[str] = frozenset()
-    """The attributes that hang on no label as far as the release shows, and are dealt without one."""
+    """The attributes that don't depend on the label in the release, and are dealt without one."""
 
 
 class Planner:
-    """Counts a release and plans the deal of attributes, within labels where there are any.
+    """Counts a release and plans the deal of attributes, within labels if there are any.
 
-    Only `proven` labels are dealt within if that is wanted: where published counts hang on them beyond chance.
+    With `proven`, attributes are dealt within labels only if published counts depend on these beyond chance.
     """
 
     def __init__(self, table: Table, sidecar: Sidecar, estimator: str, proven: bool) -> None:
@@ -233,7 +233,7 @@ class Planner:
         self._totals: dict[str, list[int]] = {}
 
     def planned(self, label: Channel | None, drawer: Drawer | None) -> Planned:
-        """Plan all that the drawer does not draw."""
+        """Plan all attributes that the drawer does not draw."""
         drawn = [] if drawer is None else drawer.names
         others = tuple(
             c
@@ -277,7 +277,7 @@ class Planner:
         return [np.stack(p) for p in zip(*parts, strict=True)]
 
     def _estimate(self, label: Channel | None, attribute: Channel, counts: np.ndarray) -> Floats:
-        """Return original counts, by original label where there is one."""
+        """Return original counts, by original label if there is one."""
         if label is None:
             counts = counts.reshape(-1, attribute.published.size).sum(axis=0)
             return self._estimator(counts.astype(np.float64), [attribute.law])
@@ -301,8 +301,8 @@ def monotone(published: np.ndarray, original: np.ndarray) -> Staircase:
     """Return the plan between counts of one sum, with row sums `published` and column sums `original`.
 
     Algorithm 2 as a transport plan: sorting the records by the published value and dealing out the estimated
-    counts in order needs no sort. It is the monotone plan between both counts (north-west corner rule,
-    maths 4), a staircase of at most N + N - 1 steps.
+    counts in order needs no sort. It is the monotone plan between both counts (north-west corner rule), a
+    staircase of at most N + N - 1 steps.
     """
     ends = np.union1d(np.cumsum(published), np.cumsum(original))
     ends = ends[ends > 0]

@@ -1,7 +1,7 @@
 """Facts about releases for reports, statements, JSON and notebooks, from a sidecar.
 
-Whatever says what a release promises takes its sentences from `release_facts`, and its figures from
-`attribute_figures` and `record_figures`.
+All reports on a release take their sentences from `release_facts`, and their figures from `attribute_figures`
+and `record_figures`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MOST_ENTRIES = 1 << 22
 
 
 class Fact(NamedTuple):
-    """A sentence about a release, and what it is about."""
+    """A sentence about a release, with its topic."""
 
     topic: Literal[
         "results", "kind", "limit", "withheld", "unit", "keys", "times", "kept", "domains", "grouped"
@@ -44,10 +44,10 @@ class Fact(NamedTuple):
 
 
 class AttributeFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """What is promised of an attribute, or of several that all records publish through one channel.
+    """The promise for an attribute, or for several that all records publish through one channel.
 
-    A figure is None where it would take too long, or does not apply; it is unset where only records that
-    publish the attribute have it.
+    A figure is None if it would take too long, or does not apply; it is unset if only records that publish the
+    attribute have it.
     """
 
     attribute: str
@@ -57,7 +57,7 @@ class AttributeFigures(msgspec.Struct, frozen=True, kw_only=True):
     matrix: str | None
     law: str | None
     published: float | UnsetType = UNSET
-    """The share of the records that publish it, where some withhold it."""
+    """The share of the records that publish it, if some withhold it."""
     half_width: int | UnsetType | None = UNSET
     noise: str | UnsetType | None = UNSET
     sd: float | UnsetType | None = UNSET
@@ -65,7 +65,7 @@ class AttributeFigures(msgspec.Struct, frozen=True, kw_only=True):
     interval_share: float | UnsetType | None = UNSET
     neighbourhood: float | UnsetType | None = UNSET
     gamma: float | str
-    """Of all attributes that share its coin: each of them reveals something about that coin."""
+    """The gamma of all attributes that share its coin: each of them reveals something about that coin."""
     epsilon: float | str
     staying: float | None
     condition_number: float | str | UnsetType | None = UNSET
@@ -76,7 +76,7 @@ class AttributeFigures(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RecordFigures(msgspec.Struct, frozen=True):
-    """What is promised over all perturbed attributes of a record, and what is outside every promise."""
+    """The promise over all perturbed attributes of a record, and the attributes outside every promise."""
 
     unit: str
     rows: int | None
@@ -87,14 +87,14 @@ class RecordFigures(msgspec.Struct, frozen=True):
     unbounded: list[str]
     coins: str
     recipes: int | UnsetType = UNSET
-    """How many there are, where records withhold attributes."""
+    """The number of recipes, if records withhold attributes."""
     rounds: int | UnsetType = UNSET
     published_cells: float | UnsetType = UNSET
 
 
 @dataclass(frozen=True, repr=False)
 class Inspected(Displayed):
-    """The result of `inspect`: a sidecar, and what it promises against an adversary with some prior belief."""
+    """The result of `inspect`: a sidecar, and its promise against an adversary with some prior belief."""
 
     sidecar: Sidecar
     prior: float
@@ -126,20 +126,20 @@ class Inspected(Displayed):
 def inspect(
     data: TableLike | Sidecar, sidecar: Sidecar | str | Path | None = None, *, prior: float = PRIOR
 ) -> Inspected:
-    """Say what a file, a table in memory or a sidecar promises; the data must fit the sidecar.
+    """Return the promise of a file, a table in memory or a sidecar; the data must fit the sidecar.
 
     Parameters
     ----------
     data : path, table or Sidecar
         A release, a table of results, or a sidecar alone.
     sidecar : Sidecar or path, optional
-        The sidecar, where it is not beside the data.
+        The sidecar, if it is not beside the data.
     prior : float, default 0.05
-        How sure of a value a reader was before.
+        The probability with which a reader believed a value before.
     """
     if not 0 < prior < 1:
         raise UsageError(
-            "impossible-prior", "the prior must lie between 0 and 1", f"such as {argument('prior', 0.05)}"
+            "impossible-prior", "the prior must lie between 0 and 1", f"try {argument('prior', 0.05)}"
         )
     if isinstance(data, Sidecar):
         return Inspected(data, prior)
@@ -156,7 +156,9 @@ def through_all(sidecar: Sidecar) -> list[Channel]:
 
 
 def attribute_figures(sidecar: Sidecar) -> list[AttributeFigures]:
-    """Return the figures of each attribute, or of several in one channel; None for what takes too long."""
+    """Return the figures of each attribute, or of several in one channel; None for a figure that takes too
+    long.
+    """
     channels, found, entries = {n: c for c in through_all(sidecar) for n in c.attributes}, [], 0
     for attribute in sidecar.perturbed:
         name, channel = attribute.name, channels.get(attribute.name)
@@ -190,7 +192,7 @@ def _of_channel(sidecar: Sidecar, channel: Channel, whole: bool) -> AttributeFig
 def _of_axes(
     sidecar: Sidecar, axes: Sequence[Channel], weights: Sequence[int], channels: Sequence[Channel]
 ) -> AttributeFigures:
-    """Return the figures of what records publish on these axes of channels, so many of them on each."""
+    """Return the figures of published axes of channels, with the share of records on each."""
     own = [sidecar.by_name[n] for n in axes[0].attributes]
     kinds = ", ".join(dict.fromkeys(c.spec.kind for c in channels if c.spec is not None)) or None
     gamma = max(c.matrix.amplification for c in channels)
@@ -211,7 +213,7 @@ def _of_axes(
 
 
 def _finite(number: float) -> float | str:
-    """Return "inf" for infinity, which JSON lacks; the sidecar writes it so."""
+    """Return "inf" for infinity, which JSON lacks, as the sidecar writes it."""
     return number if isfinite(number) else "inf"
 
 
@@ -254,15 +256,15 @@ def promise_figures(sidecar: Sidecar, prior: float = PRIOR) -> dict[str, object]
 
 
 def sentences(sidecar: Sidecar, prior: float = PRIOR) -> list[str]:
-    """Return what is to be said of a release in plain words, the most important first."""
+    """Return sentences about a release in plain words, the most important first."""
     return [f.sentence for f in release_facts(sidecar, prior)]
 
 
 def release_facts(sidecar: Sidecar, prior: float = PRIOR) -> list[Fact]:
-    """Return what `sentences` says of a release, each sentence with what it is about."""
+    """Return the sentences about a release, each with its topic."""
     record = record_figures(sidecar, prior)
     if record is None:
-        words = f"This is a table of results (stage {sidecar.stage!r}); it makes no promise about records."
+        words = f"This is a table of results (stage {sidecar.stage!r}), so it promises nothing about records."
         return [Fact("results", words)]
     found = list[Fact]()
     if sidecar.reconstruction is not UNSET:
@@ -272,7 +274,7 @@ def release_facts(sidecar: Sidecar, prior: float = PRIOR) -> list[Fact]:
             else "Each row is a guess about the person in the same row of the release"
         )
         words = f"{row}, and many of its values are right. Anyone who has the release can make the same "
-        found.append(Fact("results", words + "guesses: handle this file as you would the release."))
+        found.append(Fact("results", words + "guesses, so handle this file as you would the release."))
     kinds: dict[str, list[Channel]] = {}
     for channel in opened(sidecar).channels:
         if channel.spec is not None:
@@ -285,48 +287,45 @@ def release_facts(sidecar: Sidecar, prior: float = PRIOR) -> list[Fact]:
         found += [Fact("withheld", line) for line in lines]
         if record.unit == "record":
             words = (
-                "The promise is for one record. A person with several records reveals more, unless "
-                f"{argument('person')} limits them."
+                "The guarantee is per record. For a person with several records the epsilons add up, "
+                f"unless {argument('person')} limits them."
             )
             found.append(Fact("unit", words))
     if record.coins == "key-file":
         found.append(Fact("keys", _KEYED if record.published_cells is UNSET else _KEYED_RECIPES))
     if record.unbounded:
-        words = (
-            f"Published unchanged, so not protected: {some(record.unbounded)}. No limit covers them, or what "
-        )
-        found.append(Fact("kept", words + "they reveal about the others."))
+        words = f"Published unchanged, so not protected: {some(record.unbounded)}. This includes anything "
+        found.append(Fact("kept", words + "they reveal about other columns."))
     found += [Fact("kind", line) for kind, own in kinds.items() for line in KINDS[kind].remarks(own)]
     if fine := [a.name for a in sidecar.attributes if a.dtype.startswith("timestamp[ns")]:
         words = (
             f"Times in nanoseconds: {some(fine)}. Spark reads them as whole numbers. If a miner uses Spark, "
         )
-        found.append(Fact("times", words + "cast them to microseconds before they are perturbed."))
+        found.append(Fact("times", words + "cast them to microseconds before you perturb."))
     if from_data := domains_from_data(sidecar):
-        words = (
-            f"Domains taken from the private data, and published with the sidecar: {some(from_data)}. No limit "
-        )
+        words = f"Domains taken from the private data (now public in the sidecar): {some(from_data)}. No limit "
         found.append(Fact("domains", words + "covers what they reveal."))
     if grouped := {a.name: a.group.prefix for a in sidecar.perturbed if a.group is not UNSET}:
         how = ("file of groups" if n is UNSET else f"first {counted(n, 'character')}" for n in grouped.values())
         words = some(f"{name} ({by})" for name, by in zip(grouped, how, strict=True))
-        found.append(Fact("grouped", f"Grouped before they were perturbed: {words}."))
+        found.append(Fact("grouped", f"Grouped before perturbation: {words}."))
     return found
 
 
 _SEEDED = [
-    "The coins came from a seed, which can be guessed and checked against the release: nothing is promised. "
-    "For publishing, perturb without a seed."
+    "Warning: nothing is promised, because the random numbers came from a seed. A seed can be guessed and "
+    "checked against the release. To publish, perturb without a seed."
 ]
 _KEYED = (
-    "The coins follow from a key and an identifier: an unchanged value gets the same answer in each release "
-    "under this key with the same domain and gamma (as a release like the earlier one has them); a changed "
-    "value, domain or gamma costs its gamma again, and a changed answer proves a change."
+    "The random numbers follow from a key and an identifier. An unchanged value gets the same answer in "
+    "each release under this key with the same domain and gamma (as --like keeps them). A changed value, "
+    "domain or gamma costs its gamma again, and a changed answer proves a change."
 )
 _KEYED_RECIPES = (
-    "The coins follow from a key and an identifier: a record shows the same attributes in each release under "
-    "this key, which refuses another design, and unchanged ones get the same answers. A change in one value "
-    "redraws all that are published with it, costs the record's gamma again, and is not hidden."
+    "The random numbers follow from a key and an identifier. A record publishes the same attributes in "
+    "each release under this key, which refuses another design, and unchanged values get the same answers. "
+    "A change in one value redraws all that are published with it, costs the record's gamma again, and is "
+    "not hidden."
 )
 
 
@@ -336,10 +335,10 @@ def domains_from_data(sidecar: Sidecar) -> list[str]:
 
 
 def one_attribute_limit(sidecar: Sidecar, prior: float = PRIOR) -> float | None:
-    """Return the bound for someone who looks at one attribute alone; None where it is that of the record.
+    """Return the bound for someone who looks at one attribute alone; None if it is that of the record.
 
-    Channels that all records go through have coins of their own. Where records share a coin between attributes,
-    a reader who knows or guesses one of a record's values learns as much about the others as gamma allows.
+    Channels that all records go through have their own coins. If records share a coin between attributes, a
+    reader who knows or guesses one of a record's values learns as much about the others as gamma allows.
     """
     release = opened(sidecar)
     if len(through_all(sidecar)) < max(2, len(release.channels)):
@@ -350,7 +349,7 @@ def one_attribute_limit(sidecar: Sidecar, prior: float = PRIOR) -> float | None:
 
 
 def limit_sentences(sidecar: Sidecar, posterior: float, prior: float = PRIOR) -> list[str]:
-    """Say how far a belief may go: after the whole record, and after one attribute where that is less."""
+    """Return the limits on a belief: after the whole record, and after one attribute if that is less."""
     privacy, one = sidecar.privacy, one_attribute_limit(sidecar, prior)
     seen = "a whole record"
     if privacy is not UNSET and privacy.rows is not UNSET:
@@ -366,21 +365,26 @@ def limit_sentences(sidecar: Sidecar, posterior: float, prior: float = PRIOR) ->
 
 
 def unprotected(sidecar: Sidecar, prior: float = PRIOR) -> list[str]:
-    """Return the sentence that a whole record has no meaningful protection, if so: it goes before any table."""
+    """Return the sentence that a whole record has no meaningful protection, if so, to print before any
+    table.
+    """
     record = record_figures(sidecar, prior)
     posterior = 0.0 if record is None else record.worst_posterior or 0.0
     return limit_sentences(sidecar, posterior, prior)[: posterior > UNLIMITED]
 
 
 def _over_a_record(sidecar: Sidecar, record: RecordFigures, prior: float) -> list[str]:
-    """Say what is promised over all perturbed attributes of a record, in all copies."""
+    """Return the promise over all perturbed attributes of a record, in all copies."""
     if record.coins == "unknown":
-        return ["Another tool perturbed it, and nothing is known of its coins: nothing is promised."]
+        return [
+            "Nothing is promised, because another tool perturbed this table and its random numbers are unknown."
+        ]
     if sidecar.scheme is not UNSET:
         altered = some(a.name for a in sidecar.altered)
         lines = [
-            f"Noise that keeps a decision tree ({', '.join(sidecar.scheme)}) is on {altered}. It promises no "
-            "gamma and no epsilon: any value may be published as it was. A miner takes the values as they are."
+            f"Noise that keeps a decision tree ({', '.join(sidecar.scheme)}) is on {altered}. It promises "
+            "no gamma and no epsilon: any value may be published unchanged. A miner uses the values as "
+            "they are."
         ]
         return lines + _SEEDED * (record.coins == "seeded")
     if record.perturbed_gamma is None:
@@ -402,12 +406,12 @@ def _over_a_record(sidecar: Sidecar, record: RecordFigures, prior: float) -> lis
 
 
 def _of_what_is_withheld(sidecar: Sidecar, cells: float) -> list[str]:
-    """Say how much is published, and what the limit is for."""
+    """Return how much is published, and the scope of the limit."""
     sizes = sorted({len(d.attributes) for d in opened(sidecar).recipes})
     few = " or ".join(map(str, sizes))
     lines = [
-        f"Each record publishes {few} of {len(sidecar.perturbed)} attributes, chosen at random whatever its "
-        f"values: {percent(cells)} of the cells. The other cells are blank."
+        f"Each record publishes {few} of {len(sidecar.perturbed)} attributes ({percent(cells)} of the "
+        "cells), chosen at random whatever its values. The other cells are blank."
     ]
     if sizes[-1] > 1:
         lines[0] += (
@@ -419,8 +423,8 @@ def _of_what_is_withheld(sidecar: Sidecar, cells: float) -> list[str]:
         shares = [percent(sum(d.weight for d in own) / total) for own in rounds]
         last = dict.fromkeys(n for d in rounds[-1] for n in d.attributes if n != sidecar.class_)
         lines.append(
-            f"The records were dealt to {len(rounds)} rounds at random ({', '.join(shares)}). What later ones "
-            f"publish was chosen by what earlier ones had published: in the last round {listed(last)}."
+            f"Records were split at random into {len(rounds)} rounds ({', '.join(shares)}). Later rounds "
+            f"publish what earlier rounds found most useful: the last one publishes {listed(last)}."
         )
     return lines
 

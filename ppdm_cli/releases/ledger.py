@@ -1,8 +1,8 @@
-"""Ledgers for owners of several releases: what those about the same people add up to.
+"""Ledgers for owners of several releases: the sum of epsilons about the same people.
 
-Each release is entered before it appears, under a lock, and what is entered stays: epsilons are added up at
-worst case, whatever attributes they are of and whether or not answers repeat. Above the total that the first
-line states, a release is refused. The people have a name that the owner types; nothing is taken from the data.
+Each release is entered before it appears, under a lock, and entries stay: epsilons are added up for the worst
+case, whatever their attributes and whether or not answers repeat. Above the total that the first line states, a
+release is refused. The people have a name that the owner types; nothing is taken from the data.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MOST_BYTES = 16 << 20
 NAME = 200
 """The most characters of the people's name."""
 _LATEST = 8
-"""Digits to which sums are compared and shown: decimals such as 0.1 are no binary fractions."""
+"""The digits to which sums are compared and shown: decimals such as 0.1 aren't binary fractions."""
 
 
 class Head(msgspec.Struct, forbid_unknown_fields=True):
@@ -42,7 +42,7 @@ class Head(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One release; an epsilon of null is one of which nothing is promised."""
+    """One release; an epsilon of null promises nothing."""
 
     people: Annotated[str, Meta(min_length=1, max_length=NAME)]
     release: Annotated[str, Meta(max_length=36)]
@@ -63,23 +63,27 @@ class Account:
 
     @property
     def total(self) -> float:
-        """Return the sum of the epsilons: the worst case, where nobody knows what the releases share."""
+        """Return the sum of the epsilons: the worst case, because nobody knows which people the releases
+        share.
+        """
         return round(sum(inf if e.epsilon is None else e.epsilon for e in self.entries), _LATEST)
 
     @property
     def sentences(self) -> list[str]:
-        """Say what the releases add up to, and of what that is not the whole story."""
+        """Return the sentences about the sum of the releases, and its limits."""
         many, total = counted(len(self.entries), "release"), _in_words(self.total)
         limit = "it states no total" if self.limit is None else f"it allows {_in_words(self.limit)}"
-        lines = [f"The ledger has {many} about {quoted(self.people)}: epsilon adds up to {total}; {limit}."]
+        lines = [f"The ledger has {many} about {quoted(self.people)}: epsilon adds up to {total}, and {limit}."]
         if len(self.entries) > 1:
-            lines.append("Someone who has all of them learns from all of them: each costs its epsilon again.")
+            lines.append("Someone who has all these releases learns from each, so their epsilons add up.")
         if any(e.epsilon is None for e in self.entries):
-            lines.append("One of them has no gamma, so nothing is promised of them together.")
+            lines.append("One of them has no gamma, so nothing is promised for all of them together.")
         if any(e.kept for e in self.entries):
-            lines.append("Columns that were kept unchanged are in no epsilon, and are not counted.")
+            lines.append("Columns that were kept unchanged are not protected and not counted.")
         if len({e.unit for e in self.entries}) > 1:
-            lines.append("Some promise for a person, others for a record, of which a person may have several.")
+            lines.append(
+                "Some releases protect a person, others only a record, and a person may have several records."
+            )
         return lines
 
 
@@ -88,25 +92,25 @@ def _in_words(epsilon: float) -> str:
 
 
 def _checked_people(path: str | Path | None, people: str | None) -> str:
-    """Return the people's name, which a ledger always goes with; empty where neither is given."""
+    """Return the people's name, which a ledger always needs; empty if neither is given."""
     if (path is None) != (people is None):
         raise UsageError(
             "ledger-without-people",
-            f"{argument('ledger')} and {argument('people')} go together",
-            f"such as {argument('ledger', 'releases.ledger')} {argument('people', 'patients 2026')}",
+            f"{argument('ledger')} and {argument('people')} need each other",
+            f"try {argument('ledger', 'releases.ledger')} {argument('people', 'patients 2026')}",
         )
     name = "" if people is None else people.strip()
     if people is not None and not 0 < len(name) <= NAME:
         raise UsageError(
             "people-without-name",
-            f"{argument('people')} names them in 1 to {NAME} characters",
+            f"{argument('people')} must have 1 to {NAME} characters",
             f"add {argument('people', 'NAME')}",
         )
     return name
 
 
 def open_account(ledger: str | Path | None, people: str | None) -> Account | None:
-    """Return what a ledger says of some people; None without a ledger."""
+    """Return a ledger's account of some people; None without a ledger."""
     people = _checked_people(ledger, people)
     if ledger is None:
         return None
@@ -117,13 +121,13 @@ def open_account(ledger: str | Path | None, people: str | None) -> Account | Non
 
 
 class Entering:
-    """A release on its way into a ledger: checked before the work, entered before it appears."""
+    """A release that is entered into a ledger: checked before the work, entered before it appears."""
 
     def __init__(self, path: str | Path | None, people: str | None) -> None:
         self._path = None if path is None else path_of(path, "ledger")
         self._people = _checked_people(path, people)
         self.account: Account | None = None
-        """What the ledger says with this release; None without a ledger."""
+        """The ledger's account with this release; None without a ledger."""
         if self._path is not None:
             files.claim(self._path)
             if self._path.exists() and not self._path.is_file():
@@ -131,13 +135,13 @@ class Entering:
                 raise UsageError("ledger-not-a-file", what, "name a file")
 
     def check(self, sidecar: Sidecar) -> None:
-        """Refuse a release that would be too much, before any work is done."""
+        """Refuse a release that would exceed the total, before any work is done."""
         if self._path is not None and self._path.exists():
             with files.readable(self._path, "the ledger "):
                 self._judged(self._path.read_bytes(), sidecar)
 
     def enter(self, sidecar: Sidecar) -> None:
-        """Enter the release, unless it would be too much by now."""
+        """Enter the release, unless it would exceed the total by now."""
         if self._path is None:
             return
         files.check_unchanged()  # a release that will not appear is not entered
@@ -155,7 +159,7 @@ class Entering:
             total, limit, used = map(_in_words, (after.total, after.limit, before.total))
             raise RefusedError(
                 "ledger-total-exceeded",
-                f"the releases about {quoted(self._people)} would add up to an epsilon of {total}; the ledger "
+                f"the releases about {quoted(self._people)} would add up to an epsilon of {total}. The ledger "
                 f"{quoted(self._path)} allows {limit}, of which {used} is used",
                 f"publish with a smaller budget, such as {proposed(1)}, or decide on another "
                 "total in its first line",
@@ -175,14 +179,14 @@ def _entry(people: str, sidecar: Sidecar) -> Entry:
 def _account(path: Path, data: bytes, people: str) -> Account:
     if len(data) > MOST_BYTES:
         what = f"the ledger {quoted(path)} is larger than {MOST_BYTES >> 20} MiB"
-        raise UsageError("ledger-too-large", what, "begin another")
+        raise UsageError("ledger-too-large", what, "start a new one")
     if not data:
         return Account(people, (), None)
     if not data.endswith(b"\n"):
         raise DataError(
             "ledger-cut-off",
-            f"the last line of the ledger {quoted(path)} is not whole: its release never appeared",
-            "remove that line, or end it if you edited the file",
+            f"the last line of the ledger {quoted(path)} is incomplete: its release never appeared",
+            "remove that line, or complete it if you edited the file",
         )
     head, entries = None, []
     for number, line in enumerate(data.splitlines(), 1):
@@ -195,14 +199,14 @@ def _account(path: Path, data: bytes, people: str) -> Account:
             raise UsageError(
                 "ledger-line-invalid",
                 f"line {number} of the ledger {quoted(path)} is not a line of a ledger",
-                "fix it, or name another file; one that does not exist is begun",
+                "fix it, or name a new file, which is then created",
             ) from None
     assert head is not None
     known = sorted({*head.total_epsilon, *(e.people for e in entries)})
     if head.total_epsilon and people not in known:  # a name with a letter wrong would have no total
         raise UsageError(
             "people-unknown-to-ledger",
-            f"the ledger {quoted(path)} knows {listed(known)}, and not {quoted(people)}",
+            f"the ledger {quoted(path)} knows {listed(known)}, but not {quoted(people)}",
             near(people, known) or "add these people's total to its first line",
         )
     return Account(people, tuple(e for e in entries if e.people == people), head.total_epsilon.get(people))
@@ -214,7 +218,7 @@ def _line(record: Head | Entry) -> bytes:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[int]:
-    """Yield a descriptor of the ledger, made where it is new; whoever else enters a release waits."""
+    """Yield a descriptor of the ledger, created if it is new; other runs that enter a release wait."""
     with ExitStack() as stack:
         try:
             ledger = _opened(stack, path)

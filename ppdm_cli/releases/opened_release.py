@@ -1,8 +1,9 @@
-"""Opened releases for whoever perturbs, reads or judges a release: what follows from its sidecar, built once.
+"""Opened releases for code that perturbs, reads or judges a release: all that follows from its sidecar, built
+once.
 
 A sidecar names channels; an opened release has them, with their matrices and the domains that they publish.
 With one recipe every record goes through the same channels. With several, each has a weight, and a record's is
-chosen by a coin that sees nothing of it (maths 11).
+chosen by a coin that doesn't depend on it (docs/technical/method.md).
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class RecipeInUse:
 
     number: int
     weight: int
-    """Of the whole numbers below the sum of all weights, so many choose it."""
+    """The weight: of the whole numbers below the sum of all weights, so many choose it."""
     channels: tuple[Channel, ...]
     round: int = 1
 
@@ -52,7 +53,7 @@ class RecipeInUse:
 
     @property
     def epsilon(self) -> float:
-        """Return what a record of it costs."""
+        """Return the epsilon of a record with it."""
         return sum(log(c.matrix.amplification) for c in self.channels)
 
     def marginal(self, names: Sequence[str]) -> Channel | None:
@@ -62,7 +63,7 @@ class RecipeInUse:
 
 @dataclass(frozen=True, eq=False)
 class WideColumn:
-    """A column in which some records withhold their value: its codes reach as far as any recipe's, and null."""
+    """A column in which some records withhold their value: its codes cover those of all recipes, and null."""
 
     attribute: Attribute
 
@@ -76,7 +77,9 @@ class WideColumn:
         return self._codes[self._reach(channel)][0]
 
     def own_codes(self, channel: Channel) -> np.ndarray:
-        """Return a channel's code for each code of the column; any for what the channel never publishes."""
+        """Return a channel's code for each code of the column; any code for those that the channel never
+        publishes.
+        """
         return self._codes[self._reach(channel)][1]
 
     def _reach(self, channel: Channel) -> int:
@@ -95,30 +98,32 @@ class WideColumn:
 
     @cached_property
     def _codes(self) -> dict[int, tuple[np.ndarray, np.ndarray]]:
-        """Return both ways between codes, by how far a channel reaches."""
+        """Return the maps between codes in both directions, by the reach of a channel."""
         return {}
 
 
 @dataclass(frozen=True, eq=False)
 class OpenedRelease:
-    """What follows from a sidecar: the channels that its records went through, and the axes of its tables."""
+    """An opened sidecar: the channels that its records went through, and the axes of its tables."""
 
     sidecar: Sidecar
     recipes: tuple[RecipeInUse, ...]
     """The recipes in use, by their numbers."""
     alone: Mapping[str, Channel]
-    """By attribute the channel that every record goes through, of one copy; of recipes that differ, none."""
+    """The channel that every record goes through, by attribute, of one copy; none if recipes differ."""
     beside: tuple[tuple[str, pa.DataType], ...]
-    """The names and types of the columns beside the attributes'."""
+    """The names and types of the columns in addition to the attributes'."""
 
     @property
     def copies(self) -> int:
-        """Return how many copies are read side by side."""
+        """Return the number of copies that are read side by side."""
         return self.sidecar.side_by_side if isinstance(self.sidecar, CopiesSidecar) else 1
 
     @cached_property
     def channels(self) -> list[Channel]:
-        """Return the channels, in the order of the first of their columns, or of the recipes that differ."""
+        """Return the channels, in the order of the first of their columns, or of the recipes if these
+        differ.
+        """
         each = {msgspec.json.encode(c.spec): c for r in self.recipes for c in r.channels}.values()
         places = {a.name: i for i, a in enumerate(self.sidecar.perturbed) if a.name in self.alone}
         ordered = sorted(each, key=lambda c: min((places[n] for n in c.attributes if n in places), default=0))
@@ -146,15 +151,15 @@ class OpenedRelease:
         return {a.name: WideColumn(a) for a in self.sidecar.perturbed}
 
     def spec(self, name: str) -> Spec | None:
-        """Return what the sidecar says of an attribute's channel; None where it was kept."""
+        """Return the sidecar's spec of an attribute's channel; None if it was kept."""
         return self._through[name].spec if name in self._through else None
 
     def through(self, name: str) -> Channel:
-        """Return the channel that an attribute goes through, by itself or with others; itself where kept."""
+        """Return the channel that an attribute goes through, alone or with others; itself if kept."""
         return self._through[name] if name in self._through else self.axis(name)
 
     def axis(self, name: str) -> Channel:
-        """Return the axis of an attribute alone: its channel, or itself as it was kept."""
+        """Return the axis of an attribute alone: its channel, or itself if it was kept."""
         if name not in self._axes:
             self._axes[name] = self._axis(name)
         return self._axes[name]
@@ -169,14 +174,14 @@ class OpenedRelease:
         if found is None:
             raise RefusedError(
                 "no-law-alone",
-                f"{quoted(name)} was perturbed together with others, and what is published of it depends on "
-                "their values too",
+                f"{quoted(name)} was perturbed together with other columns, and its published values also "
+                "depend on those",
                 "name another column",
             )
         return found
 
     def marginal(self, names: Sequence[str]) -> Channel | None:
-        """Return the axis of attributes that share a channel, None where these have no law of their own."""
+        """Return the axis of attributes that share a channel, None if these have no law of their own."""
         found = self.alone[names[0]].marginal(names)
         return found if found is None or self.copies == 1 else together(found, self.copies)
 
@@ -189,7 +194,7 @@ class OpenedRelease:
         return {n: c for c in self.channels for n in c.attributes}
 
     def refuse_withheld(self) -> None:
-        """Refuse a release some of whose cells are withheld, where these would be taken for null."""
+        """Refuse a release with withheld cells, if these would count as null."""
         if not self.alone.keys() >= {a.name for a in self.sidecar.perturbed}:
             raise _several_recipes()
 
@@ -197,7 +202,7 @@ class OpenedRelease:
 def _several_recipes() -> RefusedError:
     return RefusedError(
         "several-recipes",
-        "the release has several recipes: most of its cells are withheld, and this cannot read it yet",
+        "most cells of the release are withheld (it has several recipes), which is not supported here",
         f"see `ppdm inspect`, or ask the owner for a release with {argument('publish', 'all')}",
     )
 
@@ -209,7 +214,7 @@ def domain_reaching(attribute: Attribute, count: int) -> Domain:
 
 @dataclass(frozen=True)
 class _Design:
-    """What recipes follow from."""
+    """The basis of recipes."""
 
     recipes: Sequence[Recipe]
     attributes: Sequence[Attribute]
@@ -219,7 +224,7 @@ class _Design:
 
 
 def recipes_in_use(recipes: Sequence[Recipe], attributes: Sequence[Attribute]) -> tuple[RecipeInUse, ...]:
-    """Return the recipes in use, in the order of their numbers; ValueError where they do not fit.
+    """Return the recipes in use, in the order of their numbers; ValueError if they do not fit.
 
     Weights are relative to their sum, and a family's is shared equally by its members.
     """
@@ -271,7 +276,7 @@ def _check_codes(recipes: Sequence[Recipe], known: Mapping[str, Attribute]) -> N
 
 
 def _channel(spec: Spec, known: Mapping[str, Attribute], domains: dict[tuple[str, int], Domain]) -> Channel:
-    """Return the channel that a spec makes of the attributes that it names; `domains` has those made so far."""
+    """Return the channel of a spec and the attributes that it names; `domains` has those made so far."""
 
     def wider(attribute: Attribute, count: int) -> Domain:
         if (key := (attribute.name, count)) not in domains:
@@ -294,7 +299,7 @@ def _channel(spec: Spec, known: Mapping[str, Attribute], domains: dict[tuple[str
 
 
 def naming(name: str, make: Callable[[], Made]) -> Made:
-    """Return what `make` gives; what goes wrong in it says the attribute."""
+    """Return the result of `make`; errors in it get the attribute's name."""
     try:
         return make()
     except PpdmError as error:
@@ -304,7 +309,7 @@ def naming(name: str, make: Callable[[], Made]) -> Made:
 
 
 def in_rounds(recipes: Sequence[RecipeInUse]) -> list[list[RecipeInUse]]:
-    """Return the recipes of each round; one list where there are no rounds."""
+    """Return the recipes of each round; one list without rounds."""
     found: list[list[RecipeInUse]] = [[] for _ in range(max((r.round for r in recipes), default=0))]
     for one in recipes:
         found[one.round - 1].append(one)

@@ -35,11 +35,11 @@ from ppdm_cli.tables import (
     stream_format,
 )
 
-OWN = "give the release's own original"
+OWN = "use the release's own original"
 
 
 class CountChecked(WrappedTable):
-    """A table that only reading counts, held to the number of records that its sidecar says."""
+    """A table whose records are counted as it is read, and compared with the number in its sidecar."""
 
     def __init__(self, table: Table, records: int) -> None:
         super().__init__(table)
@@ -61,8 +61,8 @@ def _check_records(name: str, expected: int, rows: int) -> None:
     if rows != expected:
         raise MismatchError(
             "wrong-number-of-records",
-            f"{quoted(name)} has {counted(rows, 'record')}, its sidecar says {expected}",
-            "the file was cut or the sidecar is another's: fetch both again",
+            f"{quoted(name)} has {counted(rows, 'record')}, but its sidecar says {expected:,}",
+            "fetch both again: the file was cut, or the sidecar belongs to another release",
         )
 
 
@@ -83,7 +83,7 @@ def open_release(
     if stages == ("perturbed",) and not sidecar.is_substituted:
         raise RefusedError(
             "tree-noise",
-            f"{quoted(table.name)} has noise that keeps a tree, whose law nothing can be estimated with",
+            f"{quoted(table.name)} has noise that keeps a tree, so nothing can be estimated from it",
             "use its values as they are, for example with ppdm train-tree",
         )
     if sidecar.stage in ("perturbed", "reconstructed"):
@@ -105,7 +105,7 @@ def _with_sidecar(
             raise UsageError(
                 "no-sidecar-in-memory",
                 "a table in memory has no sidecar beside it",
-                "give sidecar=release.sidecar",
+                "add sidecar=release.sidecar",
             )
         if given is None:
             given = read_sidecar(None, table.sidecar, table.name)
@@ -116,7 +116,7 @@ def _with_sidecar(
         return table, given
     if isinstance(sidecar, Sidecar):
         raise UsageError(
-            "sidecar-in-memory", "a sidecar in memory goes with a table in memory", "name the sidecar's file"
+            "sidecar-in-memory", "a sidecar in memory can't be used for a file", "name the sidecar's file"
         )
     path = None if is_stream(source) else path_of(source)
     beside = path_of(sidecar) if sidecar is not None else sidecar_path(path) if path is not None else None
@@ -139,7 +139,7 @@ def _read(sidecar: str | Path) -> Sidecar:
 
 
 def has_sidecar_beside(source: object) -> bool:
-    """Return whether a path, or one of several, has its sidecar beside it; elsewhere the table itself knows."""
+    """Return whether a path, or one of several, has its sidecar beside it; other tables know it themselves."""
     if OPENING.get() is not None:
         return False
     sources = source if isinstance(source, (list, tuple)) else [source]
@@ -157,13 +157,13 @@ def other_rows(original: int, release: int) -> MismatchError:
     step = f"{OWN}; if {argument('person')} left rows out, add {argument('rows_taken', 'FILE')} of that run"
     return MismatchError(
         "original-of-other-size",
-        f"the original has {counted(original, 'record')}, the release {release}",
+        f"the original has {counted(original, 'record')}, but the release {release:,}",
         step if original > release else OWN,
     )
 
 
 def rows_taken_text(sidecar: Sidecar, rows: int, out: np.ndarray, places: Sequence[np.ndarray]) -> bytes:
-    """Return which of so many rows of the original a release has, as `open_original` reads it back.
+    """Return the text that lists the rows of the original that a release has, as `open_original` reads it.
 
     Shuffled rows are listed in the order of their `places`.
     """
@@ -199,12 +199,14 @@ def _listed(path: Path, sidecar: Sidecar) -> np.ndarray:
 
 
 class _Taken(WrappedTable):
-    """An original's rows that its release has, in its order; those of a shuffled one are held in memory."""
+    """The rows of an original that its release has, in its order; those of a shuffled one are held in
+    memory.
+    """
 
     def __init__(self, table: Table, path: Path, sidecar: Sidecar) -> None:
         super().__init__(table)
         if OPENING.get() is not None:
-            what = "the rows that a release has are found on one machine, and not on a cluster"
+            what = f"{argument('rows_taken')} can't be used on a cluster"
             raise UsageError("rows-taken-on-cluster", what, f"leave out {argument('engine')}")
         self._path, rows = path, _listed(path, sidecar)
         self._taken, self._order = np.sort(rows), np.argsort(np.argsort(rows))
@@ -212,7 +214,7 @@ class _Taken(WrappedTable):
         self.rows = len(rows)
 
     def partitions(self, columns: Sequence[str] | None = None) -> Iterator[Partition]:
-        """Yield the parts; they are loaded here, as only then their rows are known."""
+        """Yield the parts; they are loaded here, because their rows are only known then."""
         parts = self._ascending(columns)
         if not self._shuffled:
             yield from parts
@@ -229,8 +231,8 @@ class _Taken(WrappedTable):
         if (self._taken >= before).any():
             raise MismatchError(
                 "rows-taken-beyond",
-                f"the original has {counted(before, 'record')}, and {quoted(self._path)} lists row "
-                f"{self._taken[-1] + 1}",
+                f"the original has {counted(before, 'record')}, but {quoted(self._path)} lists row "
+                f"{self._taken[-1] + 1:,}",
                 OWN,
             )
 
@@ -243,8 +245,9 @@ def open_original(
     rows_taken: str | Path | None = None,
     sidecar: Sidecar | None = None,
 ) -> Table | None:
-    """Open a release's original, which must have these columns in their types; what was done to its values
-    for the release is done to them here, and only the `rows_taken` for the release of a `sidecar` stay."""
+    """Open a release's original, which must have these columns in their types. Its values are grouped and moved
+    as for the release, and only the `rows_taken` for the release of a `sidecar` stay.
+    """
     if data is None:
         if rows_taken is not None:
             raise UsageError(
@@ -275,7 +278,7 @@ def open_original(
         if found != kind:
             raise MismatchError(
                 "original-of-other-type",
-                f"in the original {quoted(name)} is of type {found}, in the release it was {kind}",
+                f"in the original {quoted(name)} is of type {found}, but in the release it was {kind}",
                 OWN,
             )
     return original
@@ -289,7 +292,7 @@ def _check_digest(path: Path, sidecar: Sidecar) -> None:
     if digest != sidecar.blake2b:
         raise MismatchError(
             "release-changed",
-            f"{quoted(path)} was changed after it was published, or its sidecar is another's",
+            f"{quoted(path)} was changed after it was published, or its sidecar belongs to another release",
             "fetch both again",
         )
 
@@ -306,19 +309,19 @@ def check_fit(table: Table, sidecar: Sidecar) -> None:
             raise MismatchError(
                 "columns-differ",
                 f"{quoted(table.name)} {what} the columns {listed(names)}, which its sidecar {other}",
-                "one of them belongs to another release: fetch both again",
+                "fetch both again: one of them belongs to another release",
             )
     for name, expected_kind in opened(sidecar).columns:
         kind = table.schema.field(name).type
         if kind != expected_kind:
             raise MismatchError(
                 "column-of-other-type",
-                f"the column {quoted(name)} is of type {kind}, in the sidecar {expected_kind}",
+                f"the column {quoted(name)} is of type {kind}, but in the sidecar of type {expected_kind}",
                 "fetch the release again, unconverted",
             )
     if table.rows is not None and sidecar.records is not None and table.rows != sidecar.records:
         raise MismatchError(
             "records-differ",
-            f"{quoted(table.name)} has {table.rows} records, its sidecar says {sidecar.records}",
-            "the file was cut or the sidecar is another's: fetch both again",
+            f"{quoted(table.name)} has {table.rows:,} records, but its sidecar says {sidecar.records:,}",
+            "fetch both again: the file was cut, or the sidecar belongs to another release",
         )

@@ -1,8 +1,7 @@
 """Sidecars for every reader of a release: from their files or from inside the data, and checked once.
 
-Where there are both, they must agree. A sidecar that could not be what made a release is refused: an impossible
-domain, a matrix that cannot be, a promise that its channels do not give. No size in it decides how much is
-allocated.
+If there are both, they must agree. An impossible sidecar is refused: a wrong domain or matrix, or a promise
+that its channels don't give. No size in it decides how much memory is allocated.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from ppdm_cli.sidecar import (
 def read_sidecar(path: Path | None, carried: bytes | None, name: str, step: str = "") -> Sidecar:
     """Return the sidecar from its file or from the data's own metadata; where both exist they must agree.
 
-    `step` is what to do where there is none, unless an option may name it.
+    `step` is the next step if there is none, unless an option may name it.
     """
     beside: bytes | None = None
     if path is not None:
@@ -63,7 +62,7 @@ def read_sidecar(path: Path | None, carried: bytes | None, name: str, step: str 
 def decode(data: bytes, where: str, made: Sidecar | None = None) -> Sidecar:
     """Read and check a sidecar; `where` names the file for the error.
 
-    What is to be published is `made` already: it must be readable, and its own channels are checked.
+    A sidecar to be published is `made` already: it must be readable, and its own channels are checked.
     """
     if len(data) > LARGEST_SIDECAR:
         raise MismatchError(
@@ -93,22 +92,22 @@ def check_same(beside: Sidecar, inside: Sidecar, path: str, name: str) -> None:
         raise MismatchError(
             "sidecars-differ",
             f"the sidecar {quoted(path)} differs from the one inside {quoted(name)}",
-            "one of them belongs to another release: fetch both again",
+            "fetch both again: one of them belongs to another release",
         )
 
 
 def cut_folder(folder: object) -> MismatchError:
-    """Return the error for a folder of parts of a release that none says are all."""
+    """Return the error for a folder of parts of a release that may be incomplete."""
     return MismatchError(
         "cut-folder",
-        f"the folder {quoted(folder)} has parts of a release and no sidecar of its own: whoever wrote it did "
-        "not finish, or it was copied in part",
+        f"the folder {quoted(folder)} has parts of a release but not its sidecar: it was not written or "
+        "copied completely",
         "make or copy it again",
     )
 
 
 def _check_attribute(attribute: Attribute) -> None:
-    """Check that what is said of a column goes together, and that its domain can be."""
+    """Check that a column's fields are consistent, and that its domain is possible."""
     name = quoted(attribute.name)
     kind = naming(attribute.name, lambda: attribute.kind)
     if (attribute.edges is not UNSET) and (attribute.categories is not UNSET):
@@ -126,7 +125,7 @@ def _check_attribute(attribute: Attribute) -> None:
     if attribute.edges is not UNSET and dtypes.is_discrete(kind):
         raise ValueError(f"{name} is of type {attribute.dtype}, which has no edges")
     if attribute.dtype != "string" and (attribute.group is not UNSET or attribute.outside == "other"):
-        raise ValueError(f"{name} is of type {attribute.dtype}, and only text has groups")
+        raise ValueError(f"{name} is of type {attribute.dtype}, but only text has groups")
     if attribute.outside == "other" and (attribute.categories is UNSET or OTHER not in attribute.categories):
         raise ValueError(f"{name} has no category {OTHER}")
     if attribute.outside == "null" and attribute.nulls is not True:
@@ -138,7 +137,7 @@ def _check_attribute(attribute: Attribute) -> None:
 
 
 def _check(sidecar: Sidecar) -> None:
-    """Check that a sidecar makes sense as a whole; ValueError where it does not."""
+    """Check that a sidecar makes sense as a whole; ValueError if it does not."""
     uuid.UUID(sidecar.release)
     for attribute in sidecar.attributes:
         _check_attribute(attribute)
@@ -157,7 +156,7 @@ def _check(sidecar: Sidecar) -> None:
             raise ValueError("privacy.kept is not the list of the kept attributes")
         unpromised = sidecar.privacy.coins in UNPROMISED or sidecar.scheme is not UNSET
         if (sidecar.privacy.perturbed_gamma is None) != unpromised:
-            raise ValueError("a gamma is promised just where the coins are known, and no seed's")
+            raise ValueError("a gamma is promised exactly if the random numbers are known, and not from a seed")
         _check_promise(release, sidecar.privacy)
 
 
@@ -165,35 +164,35 @@ def _check_channels(release: OpenedRelease) -> None:
     """Check that each perturbed attribute goes through a channel, and through one in each recipe."""
     sidecar = release.sidecar
     if (sidecar.scheme is UNSET) != (not sidecar.altered) or (sidecar.altered and sidecar.perturbed):
-        raise ValueError("attributes are altered just where a scheme is named, and none is perturbed then")
+        raise ValueError("attributes are altered exactly if a scheme is named, and then none is perturbed")
     perturbed = {a.name for a in sidecar.perturbed}
     through = [n for r in release.recipes for n in r.attributes]
     if set(through) != perturbed:
-        raise ValueError("the channels do not have each of the perturbed attributes once")
+        raise ValueError("the channels don't have each perturbed attribute once")
     specs = [c.spec for c in release.channels if c.spec is not None]
     for spec in specs:
         if not spec.goes_with(specs[0]):
-            raise ValueError(f"{spec.kind} channels of one law are on all perturbed attributes or on none")
+            raise ValueError(f"{spec.kind} channels must be used for all perturbed attributes or for none")
         if spec.everywhere and not release.alone.keys() >= {*spec.attributes}:
             raise ValueError(f"{spec.kind} channels have no recipes")
     if sidecar.by_name.keys() & {name for name, _ in release.beside}:
-        raise ValueError(f"a column has the name of the recipes' own, {COLUMN}")
+        raise ValueError(f"a column has the reserved name {COLUMN}")
     names = [c.name for c in release.channels if c.attributes[0] in release.alone]
     if not {*names}.isdisjoint(a.name for a in sidecar.kept) or len({*names}) < len(names):
         raise ValueError("attributes that are perturbed together have, together, the name of another")
 
 
 def _check_promise(release: OpenedRelease, privacy: Privacy) -> None:
-    """Check that the promise over a record is what the attributes' matrices give (maths 2)."""
+    """Check that the promise over a record follows from the attributes' matrices."""
     if privacy.perturbed_gamma is None or privacy.perturbed_epsilon is None:
         if privacy.perturbed_gamma != privacy.perturbed_epsilon:
-            raise ValueError("gamma and epsilon are promised both or neither")
+            raise ValueError("gamma and epsilon must both be promised, or neither")
         return
     epsilon = release.sidecar.times * max((r.epsilon for r in release.recipes), default=0.0)
     gamma = float(privacy.perturbed_gamma)
     stated = log(gamma) if isfinite(gamma) and gamma > 0 else inf if gamma > 0 else -inf
     if stated < epsilon - 1e-4 or (isfinite(stated) and stated > epsilon + 1e-3 * max(1.0, epsilon)):
-        raise ValueError("privacy.perturbed_gamma is not what the attributes give")
+        raise ValueError("privacy.perturbed_gamma does not follow from the attributes")
     whole = float(privacy.perturbed_epsilon)
     if whole != epsilon and not abs(whole - epsilon) <= 1e-4 * max(1.0, epsilon) < inf:
-        raise ValueError("privacy.perturbed_epsilon is not what the attributes give")
+        raise ValueError("privacy.perturbed_epsilon does not follow from the attributes")

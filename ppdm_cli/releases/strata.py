@@ -1,13 +1,13 @@
-"""Strata for all that learns from a release: estimates, joint models, answers, trees, attacks and reports.
+"""Strata for all learning from a release: estimates, joint models, answers, trees, attacks and reports.
 
-A release has recipes; one recipe is the case of one. What a record's published cell reveals of an attribute is
-an *exposure*: with chance lam its law is U, else it is noise; of a cell that is published by itself lam is 1,
-and there is no noise. Records that reveal the same attributes by the same exposures are a *stratum*. Every
-marginal of a box has the box's lam, so a stratum's records make one table of counts, whatever else they reveal.
+A release has one or more recipes. The law by which a record's published cell reveals an attribute is an
+*exposure*: with probability lam it is U, else noise; for a separately published cell lam is 1, and there is no
+noise. Records that reveal the same attributes by the same exposures are a *stratum*. Every marginal of a box
+has the box's lam, so a stratum's records make one table of counts, whatever else they reveal.
 
-`Strata.of(sidecar, names)` gives the strata of some attributes, `read` the codes of a batch, `grouped` which
-records belong together. With one recipe there is one stratum: lam is 1, nothing is withheld, and attributes
-that were perturbed together have one axis. Only this module asks whether there are several recipes.
+`Strata.of(sidecar, names)` gives the strata of some attributes, `read` the codes of a batch, and `grouped` the
+records that belong together. With one recipe there is one stratum: lam is 1, nothing is withheld, and
+attributes that were perturbed together have one axis. Only this module asks whether there are several recipes.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from ppdm_cli.errors import MismatchError, RefusedError, listed, quoted
 from ppdm_cli.releases.opened_release import OpenedRelease, RecipeInUse, WideColumn, recipes_in_use
 from ppdm_cli.sidecar import COLUMN, Sidecar
 
-CHANGED = "the data or the sidecar was changed: fetch both again"
+CHANGED = "fetch both again: the data or the sidecar was changed"
 
 
 @lru_cache(maxsize=8)
 def opened(sidecar: Sidecar) -> OpenedRelease:
-    """Return what follows from a sidecar, built once for equal ones."""
+    """Return the opened release of a sidecar, built once for equal ones."""
     recipes = recipes_in_use(sidecar.recipes, sidecar.attributes)
     if len(recipes) > 1:
         return OpenedRelease(sidecar, recipes, {}, ((COLUMN, pa.uint16()),))
@@ -41,7 +41,7 @@ def opened(sidecar: Sidecar) -> OpenedRelease:
 
 
 class BatchRows(Protocol):
-    """What is read of a batch."""
+    """The protocol of batches: the parts that are read."""
 
     @property
     def rows(self) -> int: ...
@@ -52,7 +52,7 @@ class BatchRows(Protocol):
 
 @dataclass(frozen=True)
 class Unchanged(Law):
-    """The law of what was kept: each code is published as itself."""
+    """The law of kept columns: each code is published as itself."""
 
     size: int
 
@@ -82,19 +82,21 @@ class Unchanged(Law):
 
 @dataclass(frozen=True, eq=False)
 class Exposure:
-    """What published cells reveal of an attribute: by U alone, or by U with the record's lam and else noise."""
+    """The law by which published cells reveal an attribute: U alone, or U with the record's lam and else
+    noise.
+    """
 
     law: Blur | Unchanged | Matrix
-    """U. A blur goes with its record's lam; any other law is of cells published by themselves."""
+    """The law U. A blur goes with its record's lam; any other law is for separately published cells."""
 
     @classmethod
     def of(cls, channel: Channel) -> Exposure:
-        """Return what a channel reveals of its attributes in every record that goes through it."""
+        """Return the exposure of a channel's attributes, in every record that goes through it."""
         return cls(Unchanged(channel.domain.size) if channel.law is None else channel.law)
 
     @cached_property
     def key(self) -> object:
-        """Return what is equal for equal laws."""
+        """Return a key that is equal for equal laws."""
         return self.matrix.tobytes() if type(self.law).__eq__ is object.__eq__ else self.law
 
     @property
@@ -112,12 +114,12 @@ class Exposure:
 
     @property
     def alone(self) -> Unchanged | Matrix | None:
-        """Return the law of cells that are published by themselves; None where the record's lam counts."""
+        """Return the law of separately published cells; None if the record's lam counts."""
         return None if isinstance(self.law, Blur) else self.law
 
     @property
     def noise(self) -> Floats | None:
-        """Return the noise, p(published code); None where cells are published by themselves."""
+        """Return the noise, p(published code); None for separately published cells."""
         return self.law.noise if isinstance(self.law, Blur) else None
 
     def mixed(self, lam: float) -> Floats:
@@ -126,7 +128,7 @@ class Exposure:
 
     @property
     def unchanged(self) -> np.ndarray:
-        """Return for each original code the published one that shows the same value."""
+        """Return the published code that shows the same value, for each original code."""
         return self.law.unchanged
 
     @property
@@ -141,42 +143,42 @@ class Exposures:
 
     each: tuple[Exposure, ...]
     withholds: bool
-    """Whether some records withhold it; else *withheld* is no code."""
+    """True if some records withhold it; otherwise *withheld* is not a code."""
 
     @cached_property
     def first(self) -> np.ndarray:
-        """Return the first code of each exposure, and where they end."""
+        """Return the first code of each exposure, and the end of the last."""
         return np.cumsum([0, *(e.outputs for e in self.each)])
 
     @property
     def withheld(self) -> int:
-        """Return the code of what is withheld: the number of codes that are published."""
+        """Return the code of withheld cells: the number of published codes."""
         return int(self.first[-1])
 
     @property
     def codes(self) -> int:
-        """Return how many codes there are."""
+        """Return the number of codes."""
         return self.withheld + self.withholds
 
     @property
     def values(self) -> int:
-        """Return how many values the axis has."""
+        """Return the number of values of the axis."""
         return self.each[0].inputs
 
     @cached_property
     def matrix(self) -> Floats:
-        """Return U, p(code | original code), for small ones; what is withheld reveals nothing."""
+        """Return U, p(code | original code), for small ones; withheld cells reveal nothing."""
         return np.concatenate([*(e.matrix for e in self.each), np.ones((int(self.withholds), self.values))])
 
     @cached_property
     def noise(self) -> Floats:
-        """Return p(code) as noise; 1 where cells are published by themselves, or withheld."""
+        """Return p(code) as noise; 1 for cells that are published separately, or withheld."""
         own = [np.ones(e.outputs) if e.noise is None else e.noise for e in self.each]
         return np.concatenate([*own, np.ones(int(self.withholds))])
 
     @cached_property
     def noisy(self) -> np.ndarray:
-        """Return whether each code is noise where its record's others are."""
+        """Return whether each code is noise whenever its record's others are."""
         sizes = [*np.diff(self.first), int(self.withholds)]
         return np.repeat([*(e.noise is not None for e in self.each), False], sizes)
 
@@ -186,7 +188,7 @@ class Exposures:
         return np.where(self.noisy[:, None], self.noise[:, None], self.matrix)
 
     def mixed(self, codes: np.ndarray, lam: Floats) -> Floats:
-        """Return by record p(code | original code), of codes in records of these lam."""
+        """Return p(code | original code) by record, for codes in records of these lam."""
         return blended(lam[:, None], self.matrix[codes], self.as_noise[codes])
 
 
@@ -195,12 +197,12 @@ class Stratum:
     """Records that reveal the same of some axes, and are alike in lam."""
 
     axes: tuple[int, ...]
-    """Which of the axes they reveal."""
+    """The revealed axes."""
     exposures: tuple[Exposure, ...]
     first: tuple[int, ...]
     """The first code of each exposure."""
     round: int = 0
-    """Which round they are of, where rounds are counted apart."""
+    """The round of the records, if rounds are counted separately."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -212,7 +214,7 @@ class Stratum:
         return any(e.noise is not None for e in self.exposures)
 
     def codes(self, columns: Sequence[Codes], rows: slice | np.ndarray = slice(None)) -> list[Codes]:
-        """Return what records reveal, axis by axis, as codes of the exposures alone."""
+        """Return the revealed codes of records, axis by axis, as codes of the exposures alone."""
         each = zip(self.axes, self.first, strict=True)
         return [columns[a][rows] - columns[a].dtype.type(f) if f else columns[a][rows] for a, f in each]
 
@@ -230,8 +232,8 @@ class Grouped(NamedTuple):
     def complete(self, axes: int) -> list[int]:
         """Return the strata that reveal all of so many axes, of the last round that has any.
 
-        Earlier rounds had a say in what the last one reveals: given them, it is a fair sample. Where all
-        records reveal them, as they do a class inside the budget, nothing had a say: then all strata are.
+        Earlier rounds influenced which attributes the last one reveals: given them, it is a fair sample. If all
+        records reveal the axes, such as a class inside the budget, all strata are.
         """
         whole = [i for i, s in enumerate(self.strata) if len(s.axes) == axes]
         last = max((self.strata[i].round for i in whole), default=0)
@@ -240,16 +242,17 @@ class Grouped(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class WithheldCells:
-    """How the cells of a column are read that some records withhold."""
+    """The rules for reading a column that some records withhold."""
 
     column: Domain
     codes: np.ndarray
-    """By number of the exposure and code of the column the code over all exposures: one more than there are
-    where the exposure never publishes the cell."""
+    """The code over all exposures, by number of the exposure and code of the column; one more than there are if
+    the exposure never publishes the cell.
+    """
 
     @classmethod
     def of(cls, wide: WideColumn, exposures: Exposures, channels: Sequence[Channel]) -> WithheldCells:
-        """Return how those of a column are read; `channels` has one for each exposure."""
+        """Return the rules for a column; `channels` has one for each exposure."""
         column, wrong = wide.domain, exposures.withheld + 1
         codes = np.full((1 + len(channels), column.size), wrong, code_type(wrong + 1))
         codes[0, column.null_code] = exposures.withheld
@@ -259,7 +262,9 @@ class WithheldCells:
         return cls(column, codes)
 
     def read(self, batch: BatchRows, name: str, numbers: np.ndarray) -> Codes:
-        """Return the codes of a batch over all exposures, in records of these; what does not fit is refused."""
+        """Return the codes of a batch over all exposures, in records of these; cells that don't fit are
+        refused.
+        """
         cells = self.column.encode(batch.coded(name))
         cells.codes[cells.outside] = 0
         found: Codes = self.codes[numbers, cells.codes]
@@ -281,26 +286,28 @@ class WithheldCells:
 
 @dataclass(frozen=True, eq=False)
 class Strata:
-    """What the records of a release reveal of some attributes, by recipe, and how their codes are read."""
+    """The exposures of some attributes in the records of a release, by recipe, with the rules for reading
+    codes.
+    """
 
     axes: tuple[Channel, ...]
-    """Attributes that were perturbed together have one axis, unless they share no more than their lam."""
+    """The axes. Attributes that were perturbed together have one axis, unless they share only their lam."""
     exposures: tuple[Exposures, ...]
-    """Of each axis."""
+    """The exposures of each axis."""
     numbers: np.ndarray
-    """(recipes, axes): the number of the exposure of each, from 1; 0 where the recipe withholds it."""
+    """The number of the exposure of each, (recipes, axes), from 1; 0 if the recipe withholds it."""
     lam: Floats
-    """By recipe, the chance that what is exposed together is revealed, and not noise."""
+    """The probability by recipe that jointly exposed attributes are revealed, and not noise."""
     rounds: np.ndarray
     """The round of each recipe, from 1."""
     shares: Floats
-    """How often each recipe is chosen."""
+    """The probability of each recipe."""
     cells: tuple[WithheldCells | None, ...]
-    """Of each axis how its cells are read; None where they have the codes of the axis itself."""
+    """The rules for reading each axis; None if its cells have the codes of the axis itself."""
 
     @classmethod
     def of(cls, sidecar: Sidecar, names: Iterable[str]) -> Strata:
-        """Return the strata of some attributes; what was kept is revealed by all records."""
+        """Return the strata of some attributes; all records reveal kept ones."""
         return cls.of_axes(sidecar, axes_of(sidecar, names))
 
     @classmethod
@@ -352,7 +359,7 @@ class Strata:
         return any(e.noisy.any() for e in self.exposures)
 
     def read(self, batch: BatchRows) -> tuple[np.ndarray, list[Codes]]:
-        """Return the number of each record's recipe, and by axis its code over all exposures."""
+        """Return the number of each record's recipe, and its code over all exposures by axis."""
         if len(self.lam) < 2:
             return np.zeros(batch.rows, np.uint16), [encoded(batch, a) for a in self.axes]
         recipes = batch.column(COLUMN).fill_null(len(self.lam)).to_numpy(zero_copy_only=False)
@@ -369,7 +376,7 @@ class Strata:
         return bool(self.numbers[:, list(places)].all(axis=1).any())
 
     def grouped(self, places: Sequence[int], alike: float, by_round: bool = False) -> Grouped:
-        """Return the strata of some axes; lam that count differ by less than `alike` in one of them."""
+        """Return the strata of some axes; in each, the lam that count differ by less than `alike`."""
         rounds, noisy = self.rounds if by_round else 0 * self.rounds, np.zeros(len(self.lam), bool)
         for place in places:
             of_exposure = [False, *(e.noise is not None for e in self.exposures[place].each)]
@@ -404,7 +411,7 @@ def axes_of(sidecar: Sidecar, names: Iterable[str]) -> tuple[Channel, ...]:
 
 
 def axis_of(sidecar: Sidecar, name: str) -> Channel:
-    """Return the axis of an attribute by itself; of several recipes that of the first which reveals it."""
+    """Return the axis of a single attribute; with several recipes that of the first which reveals it."""
     if len(opened(sidecar).recipes) < 2 or sidecar.by_name[name].role == "kept":
         return opened(sidecar).axis(name)
     axis = next(d for d in opened(sidecar).recipes if name in d.through).marginal([name])
@@ -414,9 +421,9 @@ def axis_of(sidecar: Sidecar, name: str) -> Channel:
 
 
 def encoded(batch: BatchRows, axis: Channel, next_step: str = CHANGED, *, original: bool = False) -> Codes:
-    """Return the codes of an axis, as published or as `original`; what its domain lacks does not belong to it.
+    """Return the codes of an axis, as published or as `original`; values outside its domain are refused.
 
-    Numbers of a kept column that its domain lacks have the nearest code. `next_step` is for a value outside.
+    Numbers of a kept column that its domain lacks get the nearest code. `next_step` is for a value outside.
     """
     found = (axis.domain if original else axis.published).encode(
         axis.column(batch.coded), clip=axis.kept and not original
@@ -438,7 +445,7 @@ def never_together(names: Sequence[str]) -> RefusedError:
 
 
 def _exposures(recipe: RecipeInUse) -> tuple[float, dict[str, Exposure]]:
-    """Return lam, 1 where nothing is exposed together, and by attribute what the recipe reveals."""
+    """Return lam, which is 1 if nothing is exposed jointly, and the exposures of the recipe by attribute."""
     lam, found, boxes = 1.0, dict[str, Exposure](), 0
     for channel in recipe.channels:
         if len(channel.attributes) == 1:
@@ -453,5 +460,5 @@ def _exposures(recipe: RecipeInUse) -> tuple[float, dict[str, Exposure]]:
 
 
 def _not_by_a_box(what: str) -> RefusedError:
-    what = f"{what} is published together with others in another way than by one box"
+    what = f"{what} is published together with others, but not by one box"
     return RefusedError("not-by-one-box", what, "ask the owner for a release whose recipes have one box each")

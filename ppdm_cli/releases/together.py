@@ -1,6 +1,6 @@
 """Several releases read as one table: months one after the other, or copies of one release side by side.
 
-Months are releases with one plan. Of copies each perturbed column is a struct of the copies' columns.
+Months are releases with one plan. With copies, each perturbed column is a struct of the copies' columns.
 """
 
 from __future__ import annotations
@@ -67,18 +67,20 @@ def open_releases(
     sidecar: Sidecar | str | Path | None = None,
     from_: Literal["arrow", "csv"] | None = None,
 ) -> tuple[Table, Sidecar]:
-    """Open one or more releases at stage "perturbed", and return what holds for all of them together."""
+    """Open one or more releases at stage "perturbed", as one table with one sidecar."""
     data = data if OPENING.get() is not None else expanded(data)
     sources = list(data) if isinstance(data, (list, tuple)) else [data]
     if len(sources) == 1:
         return open_release(sources[0], sidecar, from_)
     if not sources or not all(isinstance(s, (str, Path)) for s in sources):
         raise UsageError(
-            "releases-not-files", "several releases are named by their files", "give a list of paths"
+            "releases-not-files", "several releases are named by their files", "use a list of paths"
         )
     if sidecar is not None:
         raise UsageError(
-            "one-sidecar-for-several", "one sidecar is named for several releases", "put each one's beside it"
+            "one-sidecar-for-several",
+            "one sidecar is named for several releases",
+            "put each sidecar beside its release",
         )
     places = [s if is_stream(s) else path_of(s).resolve() for s in sources]
     twice = [s for i, s in enumerate(sources) if places[i] in places[:i]]
@@ -91,7 +93,7 @@ def open_releases(
     if are_copies([s for _, s in releases]):
         if OPENING.get() is not None:
             raise UsageError(
-                "copies-on-cluster", "a cluster does not read copies side by side", "name one of them"
+                "copies-on-cluster", "a cluster can't read copies side by side", "name one of them"
             )
         return paired([t for t, _ in releases], [s for _, s in releases])
     _check_keys(sources, [s for _, s in releases])
@@ -104,9 +106,9 @@ def open_data(
     csv: CsvOptions | None = None,
     from_: Literal["arrow", "csv"] | None = None,
 ) -> tuple[Table, Sidecar | None]:
-    """Open a table by the stage that it carries: releases, a reconstruction, or without a sidecar an original.
+    """Open a table by its stage: releases, a reconstruction, or without a sidecar an original.
 
-    `csv` says how an original is read.
+    `csv` has the options for reading an original.
     """
     data = data if OPENING.get() is not None else expanded(data)
     several = isinstance(data, (list, tuple)) and len(data) != 1
@@ -124,7 +126,7 @@ def open_data(
 def _check_keys(sources: Sequence[Any], sidecars: Sequence[Sidecar]) -> None:
     """Check that no two releases follow from one key: those with the same people repeat the same answers.
 
-    Nobody but the owner knows how many they share, and identical answers would be counted as independent ones.
+    Only the owner knows how many they share, and identical answers would be counted as independent ones.
     """
     first: dict[Any, Any] = {}
     for source, sidecar in zip(sources, sidecars, strict=True):
@@ -132,14 +134,16 @@ def _check_keys(sources: Sequence[Any], sidecars: Sequence[Sidecar]) -> None:
         if key is not msgspec.UNSET and first.setdefault(key, source) is not source:
             raise RefusedError(
                 "one-key-file",
-                f"{quoted(first[key])} and {quoted(source)} were made with one key file: people in both "
-                "repeat their answers, so errors would be too small",
-                "read them one by one, or ask the owner for one release of all records",
+                f"{quoted(first[key])} and {quoted(source)} were made with one key file, so people in both "
+                "repeat their answers and errors would be too small",
+                "use them one by one, or ask the owner for one release of all records",
             )
 
 
 def _joined(sidecars: Sequence[Sidecar]) -> Sidecar:
-    """Return the first sidecar, for all records, with the releases as its past and no gamma that one lacks."""
+    """Return the first sidecar, for all records, with the releases as its history and a gamma only if all have
+    one.
+    """
     records = [s.records for s in sidecars]
     total = None if None in records else sum(r for r in records if r is not None)
     seeded = [s for s in sidecars if s.privacy is not msgspec.UNSET and s.privacy.coins in UNPROMISED]
@@ -162,7 +166,7 @@ def _check_once(sources: Sequence[Any], releases: Sequence[tuple[Table, Sidecar]
         if other is not source and not seeded:  # one seed gives releases of other records the same identifier
             raise UsageError(
                 "same-release",
-                f"{quoted(other)} and {quoted(source)} are one release",
+                f"{quoted(other)} and {quoted(source)} are the same release",
                 "name each release once",
             )
 
@@ -191,7 +195,7 @@ def _different(first: object, other: object, what: str) -> MismatchError:
     return MismatchError(
         "different-plans",
         f"{quoted(first)} and {quoted(other)} were not made with one plan: {what}",
-        f"make the next release with {argument('like')}, or take them one by one",
+        f"use them one by one, or make the next release with {argument('like')}",
     )
 
 
@@ -229,7 +233,7 @@ class PairedTables(Table):
 
 
 def _side_by_side(parts: Sequence[Partition], perturbed: frozenset[str], name: str) -> pa.RecordBatch:
-    """Return the rows of all copies side by side: picklable, so without the tables that they are of."""
+    """Return the rows of all copies side by side: picklable, so without their tables."""
     batches = [p.load() for p in parts]
     if len({b.num_rows for b in batches}) > 1:
         raise _apart(name)
@@ -250,13 +254,15 @@ def _apart(name: str) -> MismatchError:
 
 
 def are_copies(sidecars: Sequence[Sidecar]) -> bool:
-    """Return whether these are copies of one release, each once; some of them and others are refused."""
+    """Return whether these are copies of one release, each once; a mixture with others is refused."""
     groups = [s.group_id for s in sidecars]
     if len(set(groups)) == len(groups) or all(s.copy is msgspec.UNSET for s in sidecars):
         return False
     if len(set(groups)) > 1:
         raise MismatchError(
-            "copies-and-others", "copies of one release and others are given", "take the copies by themselves"
+            "copies-and-others",
+            "copies of one release can't be combined with other releases",
+            "use the copies alone",
         )
     if len({s.copy for s in sidecars}) < len(sidecars):
         raise MismatchError("copy-named-twice", "a copy is named twice", "name each copy once")
@@ -264,7 +270,7 @@ def are_copies(sidecars: Sequence[Sidecar]) -> bool:
 
 
 def paired(tables: Sequence[Table], sidecars: Sequence[Sidecar]) -> tuple[Table, Sidecar]:
-    """Return copies as one table of answers, and the sidecar that says so of its channels."""
+    """Return copies as one table of answers, with a sidecar for it."""
     first = sidecars[0]
     fields = {n: getattr(first, n) for n in Sidecar.__struct_fields__}
     fields |= {"blake2b": msgspec.UNSET, "history": [Past.of(s) for s in sidecars]}

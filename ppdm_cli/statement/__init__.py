@@ -1,4 +1,4 @@
-"""Statements for data protection officers to sign: what a release promises, and what its owner must answer.
+"""Statements for data protection officers to sign: the promise of a release, and questions for its owner.
 
 `state` gathers the release, the owner's own words, what attacks can be expected to achieve and the ledger, and
 puts them on one page of HTML. No file but the release's own is hashed: a digest of the original, a key or the
@@ -48,21 +48,21 @@ def state(
     release : path
         The release, or its sidecar alone.
     output : path
-        Where the statement goes: a file that ends in .html.
+        The file of the statement, which ends in .html.
     about : path, optional
-        A TOML file of what only the owner can say.
+        A TOML file of the owner's answers.
     attack : path, optional
-        What `ppdm attack --json` printed of this release.
+        The output of `ppdm attack --json` for this release.
     ledger : path, optional
         The ledger of releases about the same people.
     people : str, optional
         Their name in the ledger.
     sidecar : path, optional
-        The sidecar, where it is not beside the release.
+        The sidecar, if it is not beside the release.
     force : bool, default False
-        Replace an existing file.
+        True to replace an existing file.
     prior : float, default 0.05
-        How sure of a value a reader was before.
+        The probability with which a reader believed a value before.
     """
     path = path_of(output)
     if path.suffix != ".html":
@@ -84,7 +84,7 @@ def state(
 
 
 def _read_release(file: Path, sidecar: Path | None) -> tuple[Sidecar, dict[str, str]]:
-    """Return the sidecar of a release that it fits, or of a sidecar alone, and what is there to be checked."""
+    """Return the sidecar of a release that it fits, or a sidecar alone, and the files to list."""
     if is_sidecar(file):
         found, parts = read_sidecar(file, None, str(file)), [file]
     else:
@@ -123,26 +123,26 @@ def _read_about(path: Path) -> dict[str, str]:
 
 
 def _read_report(path: Path, sidecar: Sidecar) -> AttackReport:
-    """Return what `attack --json` said of this release; what was measured is refused."""
+    """Return the output of `attack --json` for this release; measured figures are refused."""
     data = files.content(path, "the report of attacks ", MOST_REPORT)
     try:
         report = msgspec.json.decode(data, type=AttackReport)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         raise UsageError(
             "attack-report-invalid",
-            f"{quoted(path)} is not what ppdm attack prints for programs",
+            f"{quoted(path)} is not the output of ppdm attack --json",
             "make it again, as JSON",
         ) from None
     if report.release != sidecar.release:
         raise MismatchError(
             "attack-report-of-another-release",
-            f"the attacks in {quoted(path)} were on another release",
-            "attack this one, or name its report",
+            f"{quoted(path)} is the report of another release",
+            "run ppdm attack on this release, or name its report",
         )
     if report.measured:
         raise RefusedError(
             "measured-figures-published",
-            f"the figures in {quoted(path)} were measured against the original, and reveal some of it",
-            f"run attack without {argument('truth')} for what is expected",
+            f"the figures in {quoted(path)} were measured against the original, so they reveal private data",
+            f"run attack without {argument('truth')}",
         )
     return report

@@ -1,7 +1,7 @@
-"""Contents of statements: what a release promises, what is published, and what its owner must answer.
+"""Contents of statements: the promise of a release, its published values, and questions for its owner.
 
-The verdict comes first, in words. What the release promises is said by the facts of `releases`. Programs get
-the figures of the page. Counts that depend on the data are in neither (docs/explanation/limits.md).
+The verdict comes first, in words. The promise is stated by the facts of `releases`. Programs get the figures of
+the page. Neither has counts that depend on the data (docs/explanation/limits.md).
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ MOST_LISTED, LONGEST_VALUE = 100, 60
 _COINS = {
     "system": "They came from the operating system, for this release alone, and were never written down.",
     "key-file": "They follow from a secret key in a file and from each record's identifier.",
-    "seeded": "They came from a seed. Seeds can be guessed: nothing is promised.",
-    "unknown": "Another tool drew them, and nothing is known of them: nothing is promised.",
+    "seeded": "They came from a seed. Seeds can be guessed, so nothing is promised.",
+    "unknown": "Another tool drew them, and they are unknown, so nothing is promised.",
 }
 _SHOWN_AS = {
     "center": "the middle of its range",
@@ -97,7 +97,7 @@ class AttackReport(msgspec.Struct, frozen=True):
 
 
 class BeliefLimit(NamedTuple):
-    """How sure of a value a reader was, and the most that one attribute, or all of a record, can add."""
+    """The belief of a reader in a value, and its limits after one attribute, and after all of a record."""
 
     before: float
     one_attribute: float | None
@@ -111,7 +111,7 @@ class PublishedAttribute:
     attribute: str
     role: str
     values: list[str]
-    """All values, or the ends of all ranges; empty where any value can be."""
+    """All values, or the ends of all ranges; empty if any value is possible."""
     ranges: bool
     blank: bool
     shown_as: str
@@ -120,12 +120,12 @@ class PublishedAttribute:
 
 @dataclass(frozen=True)
 class Statement:
-    """All that a statement about a release is made of."""
+    """The contents of a statement about a release."""
 
     sidecar: Sidecar
     privacy: Privacy
     files: Mapping[str, str]
-    """The SHA-256 of each."""
+    """The SHA-256 of each file."""
     answers: Mapping[str, str]
     attack: AttackReport | None
     account: Account | None
@@ -146,7 +146,7 @@ class Statement:
 
     @property
     def epsilon(self) -> float | None:
-        """Return the promise over a record or a person; None where there is none."""
+        """Return the promised epsilon over a record or a person; None without a promise."""
         stated = self.record.perturbed_epsilon
         return None if stated is None or not isfinite(float(stated)) else float(stated)
 
@@ -157,7 +157,7 @@ class Statement:
 
     @property
     def protection(self) -> str:
-        """Return how well the release protects, in a word that choose-a-budget.md explains."""
+        """Return the level of protection, in a word that choose-a-budget.md explains."""
         if self.epsilon is None or (self.record.worst_posterior or 1.0) > UNLIMITED:
             return "none"
         return next((word for most, word in GRADES if self.epsilon <= most), "weak")
@@ -172,7 +172,7 @@ class Statement:
         kept, protected = self.sentences("kept"), self.protection != "none"
         if self.epsilon is None:
             why = self.sentences("kind", "limit")[:2]
-            return Notice("Nothing is promised of this release.", why, kept, True)
+            return Notice("This release promises nothing.", why, kept, True)
         word = self.protection if protected else "no meaningful"
         rest = ", except for what is published unchanged." if kept and protected else "."
         limits = limit_sentences(self.sidecar, self.record.worst_posterior or 1.0, self.prior)
@@ -199,12 +199,12 @@ class Statement:
 
     @property
     def moved(self) -> dict[str, Outside]:
-        """Return where values outside their lists went, by attribute; how many is private."""
+        """Return the targets of values outside their lists, by attribute; their numbers are private."""
         return {a.name: a.outside for a in self.sidecar.attributes if a.outside is not UNSET}
 
     @property
     def figures(self) -> dict[str, object]:
-        """Return the statement for programs, but for what `inspect` says anyway."""
+        """Return the statement for programs, without the figures of `inspect`."""
         verdict, account = self.verdict, self.account
         total = None if account is None or not isfinite(account.total) else account.total
         return {
@@ -234,7 +234,7 @@ def today() -> str:
 
 
 def about_template() -> str:
-    """Return the file of what only the owner can say, with all questions and no answers."""
+    """Return the file for the owner's answers, with all questions and no answers."""
     lines = [
         f"# Answers for the statement, for {argument('about', 'FILE')} of ppdm inspect.",
         "# What you leave empty becomes a line to write on.",
@@ -244,7 +244,7 @@ def about_template() -> str:
 
 
 def sections(s: Statement) -> dict[str, list[Part]]:
-    """Return the whole statement below its verdict: what stands below each heading."""
+    """Return the whole statement below its verdict, by heading."""
     return {
         "How sure a reader can become": _beliefs(s),
         "What remains at risk": [_risks(s)],
@@ -357,7 +357,7 @@ def _published_parts(s: Statement) -> list[Part]:
 
 
 def _values(p: PublishedAttribute, attribute: Attribute) -> str:
-    """Return all values of an attribute in words, or the first ones where there are very many."""
+    """Return all values of an attribute in words, or the first ones of very many."""
     if not p.values:
         return "any value of the original"
     many, cut = len(p.values), [v if len(v) <= LONGEST_VALUE else f"{v[:LONGEST_VALUE]}..." for v in p.values]
@@ -370,11 +370,11 @@ def _values(p: PublishedAttribute, attribute: Attribute) -> str:
 
 def _preparation(s: Statement) -> list[str]:
     if s.privacy.coins == "unknown":
-        return ["Another tool prepared the file. What it left out, moved or shuffled is not known."]
+        return ["Another tool prepared the file. It is not known which values it left out, moved or shuffled."]
     lines = ["No record was left out by ppdm."]
     if s.record.rows is not None:
         most = counted(s.record.rows, "record")
-        lines = [f"Of each person at most {most}, drawn at random, may be published. All others were left out."]
+        lines = [f"At most {most} of each person, drawn at random, may be published. All others were left out."]
     for how, words in _MOVED.items():
         if names := [n for n, moved in s.moved.items() if moved == how]:
             lines.append(words.format(some(names)))
@@ -393,13 +393,16 @@ def _order(s: Statement) -> str:
     attacked = [] if s.attack is None else s.attack.order
     if revealed := [o.attribute for o in attacked if o.published_tells]:
         return f"Row order: it reveals values of {some(revealed)}."
-    kept = "the rows are in the original's order. ppdm refuses one that reveals values, unless told to keep it."
+    kept = (
+        "the rows are in the original's order. ppdm refuses one that reveals values, unless the owner asks "
+        "to keep it."
+    )
     made = "the rows were shuffled." if s.privacy.shuffled else kept
     return f"Row order: {made}" + " An attack on the order found nothing." * bool(attacked)
 
 
 def _replaced(s: Statement) -> list[Part]:
-    """Say how values were replaced, what each attribute reveals, and how far its counts are off."""
+    """Return how values were replaced, with the epsilon and the error of counts of each attribute."""
     if not (figures := attribute_figures(s.sidecar)):
         return [s.sentences("limit")]
     release = opened(s.sidecar)
@@ -437,7 +440,7 @@ def _replaced(s: Statement) -> list[Part]:
 
 
 def _unit(s: Statement, copies: int) -> list[str]:
-    """Say whom the promise is for, and how epsilons add up; empty if nothing is promised."""
+    """Return whom the promise protects, and how epsilons add up; empty if nothing is promised."""
     rows = s.record.rows
     who = "one record" if rows is None else f"a person with at most {counted(rows, 'record')} in the release"
     how = "the sum over its attributes" if s.record.recipes is UNSET else "for all that it shows together"
@@ -460,13 +463,13 @@ def _risks(s: Statement) -> list[str]:
     if s.record.rows is None:
         risks.append("A person with several records is less protected than a record: the epsilons add up.")
     if s.account is None:
-        risks.append("Other releases about the same people add their epsilon. This statement knows of none.")
+        risks.append("Other releases about the same people add their epsilon. This statement includes none.")
     risks.append("Facts about groups are published, and could be used against members of the group.")
     return [*risks, *([s.answers["risks"]] if s.answers.get("risks") else [])]
 
 
 def _questions(s: Statement) -> list[Part]:
-    """Return what ppdm cannot answer, and what to know before it is answered."""
+    """Return the questions that ppdm cannot answer, with advice for the answers."""
     asked = {q: s.answers.get(name, "") for name, q in QUESTIONS.items()}
     if s.privacy.coins != "key-file" and not asked[QUESTIONS["custody"]]:
         del asked[QUESTIONS["custody"]]

@@ -1,8 +1,8 @@
 """Pages of HTML for statements: tables, bars and lines to sign, from plain text.
 
-A page is one file that holds all it needs and runs nothing: it forbids scripts to itself. It can be read on
-a phone, on a wide screen and on paper, and no figure depends on a colour. All text is escaped here, whatever
-it comes from: names in a release may hold markup, control characters and changes of the writing direction.
+A page is one file that holds all it needs and runs nothing: it forbids scripts to itself. It can be read on a
+phone, on a wide screen and on paper, and no figure depends on a colour. All text is escaped here, whatever its
+origin: names in a release may hold markup, control characters and changes of the writing direction.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Cell(NamedTuple):
     text: str
     share: float | None = None
     look: str = ""
-    """How the bar or the text looks: before, after or alarm."""
+    """The look of the bar or the text: before, after or alarm."""
 
 
 @dataclass(frozen=True)

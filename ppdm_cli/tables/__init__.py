@@ -1,4 +1,4 @@
-"""Tables for all packages: CSV, Parquet, Arrow, and whatever speaks Arrow in memory, read and written.
+"""Tables for all packages: CSV, Parquet, Arrow, and any Arrow object in memory, read and written.
 
 Tables are read in partitions and written whole or not at all. No message of another library leaves this
 package: they quote cells.

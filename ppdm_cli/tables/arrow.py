@@ -64,7 +64,7 @@ def _damaged(name: str) -> DataError:
     return DataError(
         "damaged-arrow",
         f"{quoted(name)} is not readable as Arrow data: it is truncated, damaged or something else",
-        f"make it again; for CSV on standard input add {argument('from_', 'csv')}",
+        f"make it again, or for CSV on standard input add {argument('from_', 'csv')}",
     )
 
 
@@ -101,7 +101,7 @@ def open_ipc_stream(stream: IO[bytes], name: str) -> ArrowTable:
 
 
 UNNAMED = re.compile(r"__index_level_\d+__")
-AS_TABLE = "give a path, or a polars, pandas or pyarrow table whose columns have one type each"
+AS_TABLE = "use a path, or a polars, pandas or pyarrow table whose columns have one type each"
 
 
 def _mixed(data: Any) -> str:

@@ -1,8 +1,8 @@
-"""Files for all who write: they appear whole or not at all, written beside their name, flushed, then renamed.
+"""Files for all writers: they appear whole or not at all, written beside their name, flushed, then renamed.
 
-On Linux the file has no name until it is whole. An old sidecar goes first, the data follow, the new
-sidecar comes last: no moment, not even that of a `kill -9`, pairs a file with the wrong sidecar. What was
-there before is kept under a hidden name until everything is in its place, and put back where a step fails.
+On Linux the file has no name until it is whole. An old sidecar goes first, the data follow, the new sidecar
+comes last: no moment, not even that of a `kill -9`, pairs a file with the wrong sidecar. Earlier files are kept
+under a hidden name until everything is in its place, and put back if a step fails.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from ppdm_cli.errors import DataError, UsageError, argument, quoted
 from ppdm_cli.tables.stores import StorePath, path_of
 
 Steps = list[Callable[[], object]]
-"""What leads back to how everything was, the last first."""
+"""Steps that restore the earlier state, the last first."""
 
 
 class PendingFile:
     """A file to be written under its name by `commit`, and never otherwise.
 
-    An old `sidecar` goes before the data do, whether a new one comes or not.
+    An old `sidecar` is removed before the data are, whether a new one comes or not.
     """
 
     def __init__(self, path: Path, force: bool, *, sidecar: bool = False, mode: int = 0o666) -> None:
@@ -69,7 +69,7 @@ class PendingFile:
         self.flush()
 
     def flush(self) -> None:
-        """Put everything on the disk, so that what is renamed is whole."""
+        """Put everything on the disk, so that the renamed file is whole."""
         if self._file.closed:
             return
         with writing(self.path):
@@ -81,7 +81,7 @@ class PendingFile:
         self._whole = True
 
     def set_aside(self, undo: Steps) -> None:
-        """Keep what is there, to be put back; an old sidecar is no longer under its name."""
+        """Keep an existing file, to be put back; an old sidecar is no longer under its name."""
         if not (self._force and (self._whole or self._sidecar) and self.path.exists()):
             return
         kept = _beside(self.path)
@@ -92,7 +92,7 @@ class PendingFile:
         self._kept = kept
 
     def place(self, undo: Steps) -> None:
-        """Put the file in its place, if it was filled; else what was there was only to be set aside."""
+        """Put the file in its place, if it was filled; else the old one is just set aside."""
         if not self._whole:
             return
         named = self._temporary
@@ -113,14 +113,14 @@ class PendingFile:
             undo.append(self.path.unlink)
 
     def forget(self) -> None:
-        """Remove what was kept: the new file is in its place."""
+        """Remove the old file that was kept: the new one is in its place."""
         if self._kept is not None:
             with suppress(OSError, DataError):
                 self._kept.unlink(missing_ok=True)
 
     @contextmanager
     def _respecting_others(self) -> Iterator[None]:
-        """Check that, without --force, nothing is overwritten that another run put there in the meantime."""
+        """Check that, without --force, no file is overwritten that another run put there in the meantime."""
         try:
             yield
         except FileExistsError:
@@ -133,7 +133,7 @@ class PendingFile:
 
 @contextmanager
 def placed(*targets: PendingFile) -> Iterator[None]:
-    """Put all in their places, in this order; everything is as it was where a step fails, or the body."""
+    """Put all in their places, in this order; restore everything if a step fails, or the body."""
     files.check_unchanged()
     undo: Steps = []
     try:
@@ -156,7 +156,7 @@ def placed(*targets: PendingFile) -> Iterator[None]:
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Turn what the operating system says about writing a file into an error of ours."""
+    """Turn the operating system's error about writing a file into one of ours."""
     try:
         yield
     except OSError as error:
@@ -166,24 +166,24 @@ def writing(path: Path) -> Iterator[None]:
 
 
 def spool(beside: Path | None = None) -> IO[bytes]:
-    """Return a nameless file for what is published anyway; it is gone when closed, or when the process dies."""
+    """Return a nameless file for published data; it is gone when closed, or when the process dies."""
     return tempfile.TemporaryFile(dir=files.TEMPORARY.get() or beside, prefix=".ppdm-")
 
 
 def unwritable(path: Path | str, error: OSError) -> DataError:
-    """Return what the operating system says about writing a file, as an error of ours."""
+    """Return the operating system's error about writing a file as one of ours."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return DataError("no-space", f"no space left for {quoted(path)}", "free some, or name another disk")
+        return DataError("no-space", f"no space left for {quoted(path)}", "free some, or use another disk")
     if error.errno in (errno.EMFILE, errno.ENFILE):
-        step = "raise the limit, for instance with ulimit -n 4096"
+        step = "raise the limit, for example with ulimit -n 4096"
         return DataError("too-many-open-files", "too many files are open", step)
     if error.errno == errno.EBADF:
         return DataError("closed-output", f"{quoted(path)} is closed", "open it, or name a file")
     if error.errno in (errno.ENOENT, errno.ENOTDIR):
-        return DataError("no-folder", f"the folder of {quoted(path)} does not exist", "make it first")
+        return DataError("no-folder", f"the folder of {quoted(path)} does not exist", "create it first")
     what = f"{quoted(path)} cannot be written: {error.strerror or 'it failed'}"
     large = error.errno == errno.EFBIG
-    step = "raise ulimit -f, or name another disk" if large else "name a file in a folder that you can write to"
+    step = "raise ulimit -f, or use another disk" if large else "name a file in a folder that you can write to"
     return DataError("unwritable-file", what, step)
 
 
@@ -192,7 +192,7 @@ def _beside(path: Path) -> Path:
 
 
 def _nameless(path: Path, mode: int) -> tuple[IO[bytes], Path | None]:
-    """Return a file in the target's folder without a name or, where there are none, with a hidden one."""
+    """Return a file in the target's folder without a name or, if that isn't possible, with a hidden one."""
     with writing(path):
         if isinstance(path, StorePath):  # nothing leaves this machine until it is checked
             return spool(), None

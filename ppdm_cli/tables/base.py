@@ -1,4 +1,4 @@
-"""What a table is: a schema and partitions to load, whatever the format."""
+"""Tables for all packages: a schema and partitions to load, whatever the format."""
 
 from __future__ import annotations
 
@@ -27,22 +27,24 @@ LEAST_ROWS, MOST_ROWS = 1 << 10, 1 << 18
 MOST_CELLS = 1 << 22
 MOST_COLUMNS = 1 << 16
 QUOTA = Path("/sys/fs/cgroup/cpu.max")
-"""What says how much of the processor a container may use."""
+"""The file that shows how much of the processor a container may use."""
 
 
 def rows_per_partition(columns: int) -> int:
-    """Return how many rows of a table of so many columns are worked on at a time, whichever are read."""
+    """Return the number of rows of a table of so many columns that are processed at a time, whichever are
+    read.
+    """
     return max(LEAST_ROWS, min(MOST_ROWS, MOST_CELLS // max(1, columns)))
 
 
 @dataclass(frozen=True)
 class Partition:
-    """Some consecutive rows of a table: picklable, loaded by itself, anywhere and as often as need be."""
+    """Some consecutive rows of a table: picklable, loaded separately, anywhere and as often as needed."""
 
     file: str
     load: Callable[[], pa.RecordBatch] = field(repr=False)
     check: Callable[[int], None] | None = None
-    """In the last partition of a table whose size is promised: what is told how many rows the table had."""
+    """A function in the last partition of a table of known size, to call with the number of rows."""
 
 
 class RowTrouble(Exception):  # noqa: N818 - not shown to anyone: the engine adds the row's place
@@ -53,7 +55,7 @@ class RowTrouble(Exception):  # noqa: N818 - not shown to anyone: the engine add
         self.row, self.id, self.what, self.next_step = row, id, what, next_step
 
     def within(self, file: str, before: int) -> DataError:
-        """Return the error for whoever called; so many rows of the file come before the partition."""
+        """Return the error for the caller; so many rows of the file come before the partition."""
         what = f"row {before + self.row + 1} of {quoted(file)}: {self.what}"
         return DataError(self.id, what, self.next_step)
 
@@ -65,11 +67,11 @@ class Table(Protocol):
     """Names and normal types (`dtypes.normal`) of the columns; no metadata."""
     name: str
     rows: int | None = None
-    """None where only reading to the end tells."""
+    """The number of rows; None if only reading to the end shows it."""
     rewindable: bool = True
-    """Whether it can be read a second time: not a standard stream."""
+    """True if it can be read a second time, unlike a standard stream."""
     sidecar: bytes | None = None
-    """What the data itself carries of a sidecar."""
+    """The sidecar that the data itself carries."""
     files: tuple[Path, ...] = ()
     padded: Sequence[str] = ()
     """Columns of a CSV that were read as text because digits begin with a zero somewhere."""
@@ -80,7 +82,7 @@ class Table(Protocol):
 
 
 class WrappedTable(Table):
-    """A table that is like another but for what its class changes."""
+    """A table that is like another except for its class's changes."""
 
     def __init__(self, table: Table) -> None:
         self._table, self.schema, self.name = table, table.schema, table.name
@@ -93,7 +95,7 @@ class WrappedTable(Table):
 
 
 class ArrowStream(Protocol):
-    """What gives its rows as Arrow: a table of polars, pandas, pyarrow or DuckDB."""
+    """An object that gives its rows as Arrow: a table of polars, pandas, pyarrow or DuckDB."""
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
 
@@ -107,7 +109,9 @@ class SparkDataFrame(Protocol):
 
 Named: TypeAlias = str | PathLike[str]
 TableLike: TypeAlias = "Named | Sequence[Named] | ArrowStream | LazyFrame | SparkDataFrame | Table"
-"""What `open_table` opens: a path, "-" for standard input, the paths of a table's parts, a table in memory."""
+"""The inputs of `open_table`: a path, "-" for standard input, the paths of a table's parts, a table in
+memory.
+"""
 
 
 _Loaded = tuple[str, Callable[[int], None] | None, "pa.RecordBatch | RowTrouble"]
@@ -119,9 +123,10 @@ def loaded(
     run: Callable[[Callable[[Partition], _Loaded], Iterator[Partition]], Iterable[_Loaded]] = map,
     coded: bool = False,
 ) -> Iterator[tuple[str, int, pa.RecordBatch]]:
-    """Load a table in order: for each partition its file, how many rows of the file come before, and its rows.
+    """Load a table in order: for each partition its file, the number of the file's rows before it, and its
+    rows.
 
-    `run` is `map`, or like it in parallel. Each table is held to the number of rows that was promised for it.
+    `run` is `map`, or like it in parallel. Each table must have the number of rows that was promised for it.
     Numbers may stay dictionaries only if they may be `coded`.
     """
     last, in_file, in_table = "", 0, 0
@@ -144,7 +149,7 @@ def _uncoded(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _load(partition: Partition) -> _Loaded:
-    """Load a partition; what is wrong with a row comes back, as the row's number is known later."""
+    """Load a partition; an error in a row is returned, because the row's number is known later."""
     try:
         return partition.file, partition.check, partition.load()
     except RowTrouble as trouble:
@@ -152,7 +157,9 @@ def _load(partition: Partition) -> _Loaded:
 
 
 def threads() -> int:
-    """Return the number of threads to use: of the cores that this process may use unless another is set."""
+    """Return the number of threads to use: the cores that this process may use, unless another number is
+    set.
+    """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     with suppress(OSError, ValueError):  # without a quota it says "max"
         quota, period = map(int, QUOTA.read_text().split())
@@ -191,7 +198,7 @@ def ordered(
 def normal_schema(raw: pa.Schema, where: str) -> pa.Schema:
     """Return a schema of normal types, without metadata; columns that cannot be read are left as they are.
 
-    Whether an unreadable column matters is for those who use it: it may be dropped.
+    An unreadable column matters only to its users: it may be dropped.
     """
     seen: set[str] = set()
     doubled = [n for n in raw.names if n in seen or seen.add(n)]  # type: ignore[func-returns-value]
@@ -205,7 +212,7 @@ def normal_schema(raw: pa.Schema, where: str) -> pa.Schema:
         raise DataError(
             "too-many-columns",
             f"{quoted(where)} has {len(raw.names)} columns; a sidecar holds at most {MOST_COLUMNS}",
-            "give the columns that matter",
+            "leave out columns that don't matter",
         )
     if not raw.names:
         raise DataError("no-columns", f"{quoted(where)} has no columns", "check that it is the file you meant")
@@ -221,7 +228,7 @@ def normal_schema(raw: pa.Schema, where: str) -> pa.Schema:
 def other_table(part: str, first: str, more: str = "") -> DataError:
     """Return the error for a part whose columns are not those of the first one."""
     what = f"{quoted(part)} does not have the columns of {quoted(first)}{more}"
-    return DataError("parts-of-two-tables", what, "give parts of one table only")
+    return DataError("parts-of-two-tables", what, "use parts of one table only")
 
 
 def no_utf8(where: str) -> DataError:

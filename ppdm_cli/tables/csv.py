@@ -1,4 +1,4 @@
-"""CSV for tables in and out: parsed in parallel from blocks of whole records, never guessed in silence.
+"""CSV for tables in and out: parsed in parallel from blocks of whole records, without silent guesses.
 
 A row with too few or too many cells, a byte that is not text, or a column that changes its type half-way is an
 error with the row's number. An empty cell is null, an empty cell in quotes is an empty string. On request, text
@@ -57,7 +57,9 @@ from ppdm_cli.tables.stores import unread
 _PLACE = re.compile(r"CSV column #(\d+): (?:Row #(\d+): )?")
 _RAGGED = re.compile(r"CSV parse error: Row #(\d+): Expected \d+ columns, got (\d+)")
 FORMULAS: ContextVar[Literal["keep", "refuse", "text"]] = ContextVar("ppdm_formulas", default="keep")
-"""What becomes of text that a spreadsheet would compute: commands ask, as labels may be a stranger's."""
+"""The treatment of text that a spreadsheet would compute: commands set it, because labels may be a
+stranger's.
+"""
 _FORMULA = r"(?s)^(\s*([=@\x{ff1d}\x{ff20}].|[+\x{ff0b}\x{ff0d}-].*\pL)|[\t\r])"
 _NUMBER = r"^\s*[+-][\d.,]*[eE]?[+-]?\d+\s*$"
 _FAMILIES = {
@@ -80,19 +82,19 @@ _WIDEST = {
     "text": pa.string(),
 }
 _WIDENING = [pa.int64(), pa.float64(), pa.date32(), pa.timestamp("ms"), pa.timestamp("us")]
-"""Of two types of a family the later one holds the values of both."""
+"""Families of types: the later of two types holds the values of both."""
 _PADDED = re.compile(r"[+-]?0\d")
-"""How digits begin that are text, as a postcode is."""
+"""The beginning of digits that are text, as in a postcode."""
 
 
 @dataclass(frozen=True)
 class _Parser:
-    """Makes a table of whole records."""
+    """A parser of whole records into a table."""
 
     names: list[str]
     options: CsvOptions
     table: str
-    """What the CSV is called, for messages."""
+    """The name of the CSV, for messages."""
 
     def __call__(self, block: bytes, types: Mapping[str, pa.DataType | None]) -> pa.Table:
         """Parse whole records; an error names the row, counted from 0 within the block."""
@@ -132,7 +134,7 @@ class _Parser:
         return table
 
     def _unconverted(self, message: str, types: Mapping[str, pa.DataType | None]) -> Exception:
-        """Return what pyarrow's message says of the row, never what it says of the cell."""
+        """Return the row from pyarrow's message, never its text about the cell."""
         ragged = _RAGGED.match(message)  # a handler of pyarrow's would be given the row, which need be no text
         if ragged is not None:
             start = "first row" if self.options.header is False else "header"
@@ -235,8 +237,8 @@ class CsvTable(Table):
             line = f"line {lines + read.count(chr(10)) + 1} of {quoted(label)}"
             raise DataError(*other_encoding(line, self._options)) from None
         except (OSError, EOFError, zlib.error) as error:
-            what = f"{quoted(label)} cannot be read to its end: it is damaged, truncated or not yours to read"
-            damaged = DataError("damaged-csv", what, "copy it again, or check its rights")
+            what = f"{quoted(label)} can't be read to its end: it is damaged, truncated or not readable for you"
+            damaged = DataError("damaged-csv", what, "copy it again, or check your permissions")
             raise unread(label, error, damaged) from None
 
     def _blocks(self) -> Iterator[tuple[str, bytes]]:
@@ -295,20 +297,20 @@ class _BlockTypes:
 
 @dataclass
 class _Inference:
-    """Types for a CSV's columns, by what their cells are; blocks are looked at in any order, added in theirs.
+    """Types for a CSV's columns, from their cells; blocks are examined in any order, and added in theirs.
 
-    What a column's first value is, all must be: a number that text follows is an error and not text.
+    All values must be of the first one's type: text after a number is an error.
     """
 
     parse: _Parser
     options: CsvOptions
     wanted: Mapping[str, pa.DataType | None]
-    """The columns that are read, with their types; None where the cells decide."""
+    """The columns that are read, with their types; None if the cells decide."""
     types: dict[str, pa.DataType] = field(default_factory=dict)
     _padded: set[str] = field(default_factory=set)
 
     def look(self, block: bytes) -> _BlockTypes | RowTrouble:
-        """Return the types that a block shows, or what is wrong with a row of it."""
+        """Return the types that a block shows, or an error in a row of it."""
         try:
             table = self.parse(block, self.wanted)
             types = {f.name: _plain(f.type) for f in table.schema if self.wanted[f.name] is None}
@@ -329,7 +331,7 @@ class _Inference:
         return _BlockTypes(types, table.num_rows, block, padded)
 
     def add(self, found: _BlockTypes) -> None:
-        """Add what the next block shows; an error names its row in the block."""
+        """Add the types of the next block; an error names its row in the block."""
         for name, kind in found.types.items():
             self.types[name] = self._merged(name, self.types.get(name, pa.null()), kind, found.block)
         self._padded |= found.padded
@@ -376,7 +378,7 @@ def _inferred(values: Sequence[str], decimal: str) -> pa.DataType:
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:
-    """Return instants to the microsecond or, where they are whole seconds, the millisecond."""
+    """Return instants to the microsecond or, if they are whole seconds, the millisecond."""
     if not pa.types.is_timestamp(kind):
         return kind
     return pa.timestamp("us" if kind.unit == "ns" else "ms", kind.tz)
@@ -391,11 +393,13 @@ def _family(kind: pa.DataType) -> str:
 
 
 class ComputedTextError(RefusedError):
-    """Text that a spreadsheet would compute is not to be written; a command names its option too."""
+    """The error for text that a spreadsheet would compute; a command also names its option."""
 
 
 class CsvWriter(Writer):
-    """Text with a header; gzip where the file's name says so, with no name and no time in its header."""
+    """A writer of text with a header; gzip if the file's name says so, with no name and no time in its
+    header.
+    """
 
     def __init__(
         self, delimiter: str, file: IO[bytes], schema: pa.Schema, name: str, sidecar: bytes | None
@@ -424,7 +428,7 @@ class CsvWriter(Writer):
         self._out.write(text.getbuffer())
 
     def _shown(self, what: str, text: pa.Array) -> pa.Array:
-        """Return text as it is to be written, if it is to be."""
+        """Return text in the form to write, or refuse it."""
         kind = text.type
         texts = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
         if self._formulas == "keep" or not texts:
@@ -436,7 +440,7 @@ class CsvWriter(Writer):
         computed = pc.and_(computed, pc.invert(pc.match_substring_regex(text, _NUMBER)))
         if self._formulas == "refuse" and pc.any(computed).as_py():
             raise ComputedTextError(
-                "computed-text", f"{what} has text that a spreadsheet would compute", "write .parquet"
+                "computed-text", f"{what} has text that a spreadsheet would compute", "use .parquet"
             )
         return pc.if_else(computed, pc.binary_join_element_wise("'", text, ""), text)
 
@@ -459,7 +463,7 @@ def _check_calendar(name: str, column: pa.Array) -> None:
             raise DataError(
                 "date-beyond-csv",
                 f"the column {quoted(name)} has a date outside the years 1 to 9999, which a CSV cannot hold",
-                "write .parquet or .arrow, or fix the data",
+                "use .parquet or .arrow, or fix the data",
             )
 
 
@@ -476,7 +480,7 @@ def _opened(delimiter: str | None, files: Files, options: CsvOptions) -> CsvTabl
     if files.root is not None and any("=" in str(p.relative_to(files.root).parent) for p in files.paths):
         raise DataError(
             "csv-with-keys",
-            f"{quoted(files.root)} has CSV parts in folders named key=value, whose keys are in no part",
+            f"{quoted(files.root)} has CSV parts in folders named key=value, but the parts lack these keys",
             "name the files, or make a folder of Parquet parts of them",
         )
     name = str(files.root or files.paths[0])

@@ -1,7 +1,7 @@
-"""How a CSV is to be read, for those who open one and those who write a plan, and the cells that need it.
+"""Options for reading a CSV, for opening one and for plans, and the cells that need them.
 
-Decimal commas, dates in other formats and codes for no value are read by what was declared for their column and
-nothing else. A cell that does not fit is an error with its row, never a guess.
+Decimal commas, dates in other formats and codes for no value are read only as declared for their column. A cell
+that does not fit is an error with its row, never a guess.
 """
 
 from __future__ import annotations
@@ -43,35 +43,37 @@ TRUE_FALSE = ("true", "false")
 
 @dataclass(frozen=True)
 class CsvOptions:
-    """How a CSV is to be read; `types` declares columns, the others are inferred."""
+    """The options for reading a CSV; `types` declares columns, the others are inferred."""
 
     delimiter: str | None = None
-    """Between cells; None: what the format has, a comma or a tab."""
+    """The separator between cells; None for that of the format, a comma or a tab."""
     encoding: str = "utf-8"
     nulls: Sequence[str] = ("",)
     types: Mapping[str, pa.DataType | str] = field(default_factory=dict)
     known: Mapping[str, pa.DataType] = field(default_factory=dict)
-    """Types from elsewhere, such as a sidecar, of columns that need not be there."""
+    """Types from elsewhere, such as a sidecar, of columns that may be missing."""
     unread: frozenset[str] = frozenset()
-    """Columns that nobody will ask for: they need no type."""
+    """Columns that won't be read: they need no type."""
     only: frozenset[str] | None = None
-    """Where it is given, the only columns that anybody will ask for."""
+    """The only columns that will be read, if given."""
     header: bool | None = None
-    """Whether the first line names the columns; None: it does, and one that looks like a record is refused."""
+    """True if the first line names the columns; None for the same, but one that looks like a record is
+    refused.
+    """
     decimal: Decimal = "."
-    """The mark before a number's fraction; where it is a comma, points may stand between thousands."""
+    """The mark before a number's fraction; with a comma, points may separate thousands."""
     formats: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """How dates are written, as %d.%m.%Y; the first of a column's formats that fits a cell is meant."""
+    """The formats of dates, such as %d.%m.%Y; the first of a column's formats that fits a cell counts."""
     nulls_of: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Cells that mean null in one column."""
     odd: Mapping[str, str] | str = field(default_factory=dict)
-    """Per column, or for all, what odd cells are: "null" or a "value".
+    """The meaning of odd cells, per column or for all: "null" or a "value".
 
     Odd cells are usual spellings of no value, those of `nulls_of`, and those that aren't of the column's type,
     which are an error as values.
     """
     given: frozenset[str] = frozenset()
-    """Fields that were asked for even where they are as by default: a plan does not change them."""
+    """Fields that were set explicitly, even to the default: a plan does not change them."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "nulls", _several(self.nulls))
@@ -89,14 +91,14 @@ class CsvOptions:
             if not dtypes.is_dated(parsed[column]):
                 raise UsageError(
                     "format-of-no-date",
-                    f"the column {quoted(column)} has formats of dates and the type {parsed[column]}",
+                    f"the column {quoted(column)} has a date format but the type {parsed[column]}",
                     f"add {argument('type', 'date', column)}, or leave its format out",
                 )
         object.__setattr__(self, "types", parsed)
         mark = self.delimiter
         if mark is not None and (len(mark) != 1 or not mark.isascii() or mark in '"\r\n'):
             raise UsageError(
-                "bad-delimiter", "the delimiter must be one ASCII character, and no quote", "use ';'"
+                "bad-delimiter", "the delimiter must be one ASCII character, but not a quote", "use ';'"
             )
         if self.decimal not in (".", ","):
             raise UsageError(
@@ -106,7 +108,7 @@ class CsvOptions:
         if untyped:
             raise UsageError(
                 "null-without-type",
-                f"the column {quoted(untyped[0])} has its own cells for null and no type",
+                f"the column {quoted(untyped[0])} has its own cells for null, but no type",
                 f"add {argument('type', 'double', untyped[0])}",
             )
         try:
@@ -120,7 +122,7 @@ class CsvOptions:
             ) from None
 
     def odd_cells(self, name: str) -> str:
-        """Return what was said of the odd cells of a column: "null", "value", or nothing."""
+        """Return the setting for the odd cells of a column: "null", "value", or nothing."""
         answers: Mapping[str, str] = self.odd  # type: ignore[assignment]
         return answers.get(name, answers.get("", ""))
 
@@ -133,7 +135,7 @@ class CsvOptions:
         return self.delimiter or ","
 
     def laid_over(self, planned: Mapping[str, object]) -> CsvOptions:
-        """Return what a plan says of reading, with these instead where they are given; nulls add up."""
+        """Return a plan's options for reading, overridden by these if they are given; nulls add up."""
         changes = dict[str, object]()
         for own in fields(self):
             name, mine, theirs = own.name, getattr(self, own.name), planned.get(own.name)
@@ -148,7 +150,7 @@ class CsvOptions:
         return replace(self, **changes)  # type: ignore[arg-type]
 
     def is_odd(self, name: str, kind: pa.DataType) -> bool:
-        """Return whether a column's cells are not as pyarrow reads them."""
+        """Return whether pyarrow can't read a column's cells directly."""
         number = dtypes.is_number(kind)
         read_here = (self.decimal == "," and number) or (name in self.formats and pa.types.is_temporal(kind))
         return read_here or name in self.nulls_of or self.nulls_odd(name)
@@ -220,12 +222,12 @@ def other_type(row: int, name: str, kind: pa.DataType | None) -> RowTrouble:
 
 def other_encoding(what: str, options: CsvOptions) -> tuple[str, str, str]:
     """Return an error's id, words and next step, for text that is not in the encoding."""
-    step = f"add {argument('encoding', 'cp1252')}, or cp850 for a file of DOS"
+    step = f"add {argument('encoding', 'cp1252')}, or cp850 for a file from DOS"
     return "wrong-encoding", f"{what} is not in {options.encoding}", step
 
 
 def dates(text: pa.Array, formats: Sequence[str]) -> pa.Array:
-    """Return instants in seconds by the first format that fits each cell; null where none does."""
+    """Return instants in seconds by the first format that fits each cell; null if none does."""
     found = pa.nulls(len(text), pa.timestamp("s"))
     for form in formats:
         parts = pc.extract_regex(text, _pattern(form))
@@ -241,7 +243,7 @@ def has_clock(text: str) -> bool:
 
 
 def _pattern(text: str) -> str:
-    """Return the regular expression of what a format may read: no digit more or less than it says."""
+    """Return the regular expression of a format: no digit more or less than it has."""
     parts = _DIRECTIVE.split(text)
     shown = (re.escape(p) if i % 2 == 0 else (_DIGITS | _CLOCK)[p] for i, p in enumerate(parts))
     return f"^{''.join(shown)}$"
@@ -254,7 +256,7 @@ def _checked_format(text: str) -> str:
     if days != ["d", "m", "y"] or len(set(found)) < len(found) or not set(found) <= {*_DIGITS, *_CLOCK}:
         raise UsageError(
             "bad-date-format",
-            f"{quoted(text)} is no format of a date: it names a day, a month and a year, each once",
+            f"{quoted(text)} is not a date format: it needs a day, a month and a year, each once",
             "use %d.%m.%Y, or %Y-%m-%d %H:%M",
         )
     return text

@@ -1,7 +1,7 @@
-"""Records for those who read a CSV: its bytes cut at the ends of records, and the names of its columns.
+"""Records for readers of CSV: bytes cut at the ends of records, and the names of columns.
 
-In CSV a quote inside quotes is doubled, so a newline ends a record just where the quotes before it are even in
-number. A quote that neither opens nor closes a cell would break that count: it is found and refused. So is a
+In CSV a quote inside quotes is doubled, so a newline ends a record exactly if the number of quotes before it is
+even. A quote that neither opens nor closes a cell would break that count: it is found and refused. So is a
 first line that looks like a record, because its cells would be published as names: it has numbers or dates, or
 it is like the rows below. No message quotes it.
 """
@@ -28,10 +28,10 @@ BLOCK = 8 << 20
 LONGEST_RECORD = 16 << 20
 LONGEST_HEADER = 8 << 20
 _SEARCHED = 1 << 16
-"""Bytes that are searched at a time for the end of a record."""
+"""The number of bytes that are searched at a time for the end of a record."""
 LOOKED_AT, _ROWS = 1 << 18, 400
-"""Bytes, and rows, below the first line that are compared with it."""
-PAIR_UP = 'close the cell; a quote inside a quoted cell is written twice ("")'
+"""The numbers of bytes, and of rows, below the first line that are compared with it."""
+PAIR_UP = 'close the cell, or write a quote inside a quoted cell twice ("")'
 _LETTERS_OF_NUMBERS = re.compile(r"(?<=\d)[eETZ](?=[-+\d]|$)")
 
 
@@ -50,7 +50,7 @@ def chain(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def first_record(blocks: Iterator[bytes], where: str) -> tuple[bytes, bytes]:
-    """Read the header, and what came with it."""
+    """Read the header, and the bytes that came with it."""
     whole = b""
     for block in blocks:
         whole += block
@@ -91,7 +91,7 @@ def is_blank(records: bytes) -> bool:
 
 
 def record_start(data: bytes, place: int) -> int:
-    """Return where the record begins that `place` is in: after a newline that no open quote encloses."""
+    """Return the beginning of the record that `place` is in: after a newline that no open quote encloses."""
     quotes = data.count(b'"', 0, place) if b'"' in data else 0
     while place > 0:
         start = max(0, place - _SEARCHED)
@@ -127,7 +127,7 @@ def has_padding(records: bytes, delimiter: str) -> bool:
 
 
 def stray_quote(records: bytes, delimiter: str) -> int | None:
-    """Return where the first quote is that neither opens nor closes a cell, nor is one of two in a row."""
+    """Return the place of the first quote that neither opens nor closes a cell, nor is one of two in a row."""
     if b'"' not in records:
         return None
     data = np.frombuffer(b"\n" + records + b"\n", np.uint8)  # with the ends of lines around
@@ -166,7 +166,7 @@ def column_names(first: bytes, options: CsvOptions, where: str, below: bytes = b
         fractions = f", and {argument('decimal', ',')} if numbers have commas" if marks[0] != "," else ""
         raise DataError(
             "header-of-one-cell",
-            f"the header of {quoted(where)} has no {options.separator!a}; its cells look separated by "
+            f"the header of {quoted(where)} has no {options.separator!a}, and its cells look separated by "
             f"{marks[0]!a}",
             f"add {argument('delimiter', marks[0])}{fractions}",
         )
@@ -174,7 +174,7 @@ def column_names(first: bytes, options: CsvOptions, where: str, below: bytes = b
         raise DataError(
             "column-without-name",
             f"column {cells.index('') + 1} of {quoted(where)} has no name in the first line",
-            "name it there, or write the file without it (pandas: without its index); if the file has no "
+            "name it there, or write the file without it (pandas: without its index). If the file has no "
             f"header, add {argument('header', False)}",
         )
     if options.header is None:
@@ -195,14 +195,13 @@ def column_names(first: bytes, options: CsvOptions, where: str, below: bytes = b
             raise DataError(
                 "columns-of-one-name",
                 f"columns {first_of[cell]} and {number} of {quoted(where)} have the same name",
-                "rename one, so that each name means one column; if the first line is a record already, use "
-                f"{argument('header', False)}",
+                f"rename one. If the first line is a record already, use {argument('header', False)}",
             )
     return cells
 
 
 def looks_like_data(cell: str, nulls: Sequence[str] = ()) -> bool:
-    """Return whether a cell is a number, a date, a truth value or no value, as no name of a column is."""
+    """Return whether a cell is a number, a date, a truth value or no value, unlike a column's name."""
     text = _LETTERS_OF_NUMBERS.sub("", cell.strip())
     number = any(c.isdigit() for c in text) and not any(c.isalpha() or c == "_" for c in text)
     return number or cell in nulls or text.lower() in ("true", "false")
@@ -268,12 +267,12 @@ def _cells(first: bytes, options: CsvOptions, where: str) -> list[str]:
         raise DataError("empty-csv", f"{quoted(where)} is empty: it has no header", named)
     if not text.strip("\r\n"):  # blanks may be a name
         what = f"the first line of {quoted(where)} is empty"
-        raise DataError("empty-header", what, f"take it away: {named}")
+        raise DataError("empty-header", what, f"remove it: {named}")
     if "\r" in re.sub('"[^"]*"', "", text).rstrip("\r\n"):
         raise DataError(
             "old-line-ends",
             f"the lines of {quoted(where)} end with carriage returns alone",
-            "convert the line ends, for instance with mac2unix",
+            "convert the line ends, for example with mac2unix",
         )
     try:
         return next(csv.reader(io.StringIO(text, newline=""), delimiter=options.separator))

@@ -1,8 +1,8 @@
 """Delta tables for owners and miners: one version of a table in, and one commit with data and sidecar out.
 
-The package deltalake reads and writes the log, which says what a table is: its columns, its files, and the rows
-of each that were deleted. The files themselves are read and written as Parquet, in the order of their names, so
-that a version has one order of rows. A release is one file with its sidecar in it, and the commit has it too.
+The package deltalake reads and writes the log, which lists a table's columns, its files, and the rows of each
+that were deleted. The files themselves are read and written as Parquet, in the order of their names, so that a
+version has one order of rows. A release is one file with its sidecar in it, and the commit has it too.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class PendingCommit(PendingFile):
     """A table's next version: one file, and the commit that makes the table that file."""
 
     def __init__(self, path: Path, force: bool) -> None:
-        """Check that the table may be made, or that its readers may go back to all that is in it."""
+        """Check that the table may be made, or that its readers may see all its earlier versions."""
         self._library, self._folder, self._before = _library(), path, None
         files.claim(path)
         if _holds(path):
@@ -132,7 +132,7 @@ class PendingCommit(PendingFile):
             with suppress(MismatchError):
                 released = _opened(last, str(path)).sidecar is not None
             if not released:
-                what = f"{quoted(path)} holds what is not a release, and its readers can go back to that"
+                what = f"{quoted(path)} has earlier versions that are not releases, which its readers can open"
                 raise RefusedError("delta-holds-others", what, "name a new table")
         elif path.exists() and (not path.is_dir() or next(path.iterdir(), None)):
             raise UsageError(

@@ -1,4 +1,4 @@
-"""Formats for all tables: a registry of records, each made in a file of its own, and what their writers share.
+"""Formats for all tables: a registry of records, each made in a file of its own, and helpers of their writers.
 
 Nothing outside that file asks which format a table has, or spells its suffixes.
 """
@@ -30,12 +30,14 @@ class Files(NamedTuple):
     paths: Sequence[Path]
     labels: Sequence[str]
     root: Path | None
-    """The folder that was named, where its parts were found in it."""
+    """The named folder, if the parts were found in it."""
     form: Format
 
 
 class Writer(ABC):
-    """What takes the record batches of one table, all of one schema; a context that abandons it in trouble."""
+    """The protocol of writers, which take the record batches of one table; a context that abandons it after an
+    error.
+    """
 
     def __enter__(self) -> Self:
         return self
@@ -52,35 +54,39 @@ class Writer(ABC):
         """Finish the file; a format that holds its sidecar inside takes it now, with the number of records."""
 
     def abandon(self) -> None:  # noqa: B027 - most have nothing to do
-        """Let go of a file that will never be whole, so that Python does not end it later."""
+        """Abandon a file that will never be whole, so that Python does not end it later."""
 
 
 @dataclass(frozen=True)
 class Format:
-    """How one format is read and written, and how a sidecar travels with it."""
+    """One format: how it is read and written, and how a sidecar travels with it."""
 
     name: str
     """Its name in messages; in lower case, the name of its stream for --from and --to."""
     suffixes: tuple[str, ...]
     open: Callable[[Files, CsvOptions], Table]
     writer: Callable[[IO[bytes], pa.Schema, str, bytes | None], Writer]
-    """From the file, the schema, the file's name ("" is a stream), and the sidecar as known at the start."""
+    """A function that makes a writer from the file, the schema, the file's name ("" is a stream), and the
+    sidecar as known at the start.
+    """
     sidecar: Literal["inside", "only inside", "start", "beside"]
-    """Inside when all is written, at the start of the data, or only beside: then it vouches for the bytes.
+    """The place of the sidecar: inside when all is written, at the start of the data, or only beside: then it
+    has a digest of the bytes.
 
-    One that is not only inside is beside too."""
+    One that is not only inside is also beside.
+    """
     open_stream: Callable[[IO[bytes], str, CsvOptions], Table] | None = None
-    """From a stream and its name, where the format can be read once from its start to its end."""
+    """A function that opens a stream by its name, if the format can be read from start to end."""
     parts: Literal["one", "several", "folder"] = "one"
-    """Whether a table is one file, one or several, or may be a folder of them too."""
+    """The parts of a table: one file, one or several, or also a folder of them."""
     sniffed: bool = False
-    """Whether how a file of it is written must be found out first."""
+    """True if the dialect of a file must be detected first."""
     text_as_dictionaries: bool = False
-    """Whether all text columns of its partitions are dictionaries."""
+    """True if all text columns of its partitions are dictionaries."""
     holds: Callable[[Path], bool] = lambda path: False
-    """Whether what is named is a table of it by what is there, and not by its suffix."""
+    """A function that recognises a table by its files, not by its suffix."""
     pending: Callable[[Path, bool], PendingFile] = PendingFile
-    """From its name and --force, the file that is filled and then put in its place."""
+    """A function from a name and --force to the file that is filled and then put in its place."""
 
 
 FORMATS: list[Format] = []
@@ -98,19 +104,23 @@ def format_of(path: Path) -> Format:
     for form in FORMATS:
         if name.endswith(form.suffixes):
             return form
-    what, step = f"the suffix of {quoted(path.name)} names no format", f"use one of {', '.join(suffixes())}"
+    what, step = f"{quoted(path.name)} has no suffix of a known format", f"use one of {', '.join(suffixes())}"
     if name.endswith(SUFFIX):
-        what, step = f"{what}: it is a sidecar's", f"name the data file: {quoted(path.name[: -len(SUFFIX)])}"
+        what, step = (
+            f"{quoted(path.name)} is a sidecar",
+            f"name the data file: {quoted(path.name[: -len(SUFFIX)])}",
+        )
     if name.endswith((".xlsx", ".xls", ".xlsm", ".ods")):
-        what, step = f"{what}: spreadsheets aren't supported", "use a .csv, as spreadsheet programs export it"
+        what = f"{quoted(path.name)} can't be used: spreadsheets aren't supported"
+        step = "use a .csv, as spreadsheet programs export it"
     raise UsageError("unknown-suffix", what, step)
 
 
 def stream_format(name: str | None) -> Format:
-    """Return the format of a standard stream: what is named, or Arrow."""
+    """Return the format of a standard stream: the named one, or Arrow."""
     streams = {f.name.lower(): f for f in FORMATS if f.open_stream is not None}
     if (name or "arrow") not in streams:
-        step = f"say {' or '.join(sorted(streams))}"
+        step = f"use {' or '.join(sorted(streams))}"
         raise UsageError("unknown-stream", f"{quoted(name)} is not a format of a stream", step)
     return streams[name or "arrow"]
 
@@ -118,7 +128,7 @@ def stream_format(name: str | None) -> Format:
 class RowGroupWriter(Writer, ABC):
     """Takes batches of any size and writes them on in groups of one fixed size.
 
-    So the bytes do not depend on how the input was cut.
+    So the bytes do not depend on the input's partitions.
     """
 
     def __init__(self, file: IO[bytes], schema: pa.Schema) -> None:
@@ -152,13 +162,13 @@ class RowGroupWriter(Writer, ABC):
 def bared(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return the column in memory of its own, with its values and nothing else.
 
-    Arrow would publish what stands under nulls, and pad with the rows that follow those of a slice.
+    Arrow would publish the bytes under nulls, and pad with the rows after those of a slice.
     """
     return column.take(pa.array(np.arange(len(column))))
 
 
 def dictionary_free(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    """Return plain values: no other value goes along than those of the rows."""
+    """Return plain values, without any value that isn't in the rows."""
     return pc.cast(column, column.type.value_type) if pa.types.is_dictionary(column.type) else column
 
 

@@ -1,7 +1,7 @@
 """Groups for values before they are perturbed, and for an original that a release is compared with.
 
-A prefix or a file of groups makes few values of many; what lies outside a domain moves to its nearest value, to
-null or to the group of all others. A sidecar records all of it as rules, of a file its digest.
+A prefix or a file of groups makes few values of many; values outside a domain move to its nearest value, to
+null or to the group of all others. A sidecar records all of it as rules, with the digest of a file.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ppdm_cli.tables.base import Partition, RowTrouble, Table, WrappedTable
 from ppdm_cli.tables.stores import path_of
 
 LARGEST_MAPPING = 64 << 20
-"""Bytes of a file of groups that are read at most."""
+"""The most bytes of a file of groups that are read."""
 Rule = Callable[[pa.Array], pa.Array]
 
 
@@ -55,18 +55,18 @@ def read_mapping(path: str | Path) -> Groups:
     try:
         rows = [r for r in csv.reader(io.StringIO(data.decode("utf-8-sig"), newline=""), strict=True) if r][1:]
     except (UnicodeError, csv.Error):
-        what = f"the file of groups {quoted(path)} is no CSV in UTF-8"
+        what = f"the file of groups {quoted(path)} is not a CSV in UTF-8"
         raise DataError("bad-groups", what, "convert it") from None
     groups = dict(r for r in rows if len(r) == 2)
     if not rows or any(len(r) != 2 for r in rows) or len(groups) < len(rows) or "" in groups.values():
         raise DataError(
             "bad-groups",
-            f"the file of groups {quoted(path)} is no list of values, each once with its group",
-            "give it a header and two columns, such as code,chapter and A00,infections",
+            f"the file of groups {quoted(path)} is not a list of values, each once with its group",
+            "write a header and two columns, such as code,chapter and A00,infections",
         )
     if len(set(groups.values())) > MOST_VALUES:
         what = f"the file of groups {quoted(path)} has more than {MOST_VALUES} groups"
-        raise DataError("too-many-groups", what, "give it fewer")
+        raise DataError("too-many-groups", what, "use fewer")
     return Groups(hashlib.blake2b(data, digest_size=32).hexdigest(), groups)
 
 
@@ -89,7 +89,7 @@ class Prefixed:
 
 @dataclass(frozen=True)
 class Mapped:
-    """The groups of values; all others go to one group, or are trouble."""
+    """The groups of values; all others go to one group, or are errors."""
 
     name: str
     mapping: Groups
@@ -107,14 +107,14 @@ class Mapped:
                 int(np.flatnonzero(missing.to_numpy(zero_copy_only=False))[0]),
                 "value-without-group",
                 f"the column {quoted(self.name)} has a value there that its file of groups does not have",
-                f"add it to the file, or {argument('other', True, self.name)} to have a group for all others",
+                f"add it to the file, or add {argument('other', True, self.name)} for a group of all others",
             )
         return pc.if_else(missing, OTHER, found)
 
 
 @dataclass(frozen=True)
 class Inside:
-    """Values outside a domain as its rule moves them."""
+    """The rule that moves values outside the domain: to the nearest value, to null, or to (other)."""
 
     domain: Domain
     how: str
@@ -159,7 +159,7 @@ def _loaded(part: Partition, rules: Mapping[str, Sequence[Rule]]) -> pa.RecordBa
 
 
 def rule_of(name: str, group: Group, other: bool, mappings: Sequence[Groups]) -> Rule:
-    """Return what makes a column's groups; of a file, the one among `mappings` that has the digest."""
+    """Return the rule of a column's groups; for a file, the one among `mappings` that has the digest."""
     if group.prefix is not UNSET:
         return Prefixed(name, group.prefix)
     for mapping in mappings:
@@ -167,15 +167,15 @@ def rule_of(name: str, group: Group, other: bool, mappings: Sequence[Groups]) ->
             return Mapped(name, mapping, other)
     raise MismatchError(
         "groups-not-given",
-        f"the values of {quoted(name)} were grouped by a file, and that file is not given",
-        f"name the plan that names it: {argument('plan', 'plan.toml')}",
+        f"the values of {quoted(name)} were grouped by a file, which is missing here",
+        f"add the plan that names it: {argument('plan', 'plan.toml')}",
     )
 
 
 def like_release(
     table: Table, attributes: Sequence[Attribute], mappings: Sequence[Groups], moved: bool = True
 ) -> Table:
-    """Return an original with what was done to it for its release; `moved`: to values outside domains too."""
+    """Return an original grouped as for its release; with `moved`, values outside domains are moved too."""
     rules: dict[str, list[Rule]] = {}
     for a in attributes:
         own: list[Rule] = []

@@ -1,8 +1,8 @@
 """Iceberg tables for owners and miners: the snapshot that a metadata file names, read in one order of rows.
 
-A table's catalog says which of its metadata files is the last, and no name in its folder does, but for the hint
-that tables without a catalog have. So people name the metadata file. The package pyiceberg reads it with the
-lists of files and deleted rows; the files themselves are read as Parquet, in the order of their names.
+A table's catalog knows the last of its metadata files, but no name in its folder shows it, except for the hint
+of tables without a catalog. So people name the metadata file. The package pyiceberg reads it with the lists of
+files and deleted rows; the files themselves are read as Parquet, in the order of their names.
 """
 
 from __future__ import annotations
@@ -76,19 +76,19 @@ def _open(found: Files, options: CsvOptions) -> Table:
     if all(p.table.sidecar is None for p in parts):
         return LoggedTable(name, schema, parts)
     if len(parts) != 1 or parts[0].kept is not None:
-        what = f"{quoted(name)} has other rows than a release, or not all of it"
+        what = f"{quoted(name)} doesn't have exactly the rows of a release"
         raise MismatchError("release-altered", what, "name the metadata file of the release's own snapshot")
     return parts[0].table
 
 
 def _file(location: str) -> Path:
-    """Return where a file is, whose name is taken as it is."""
+    """Return the path of a file, whose name is used unchanged."""
     scheme, _, rest = location.partition(":")
     return Path("/" + rest.lstrip("/")) if scheme == "file" else path_of(location)
 
 
 def _columns(file: Path, named: dict[str, int]) -> dict[int, str]:
-    """Return a file's columns by their numbers, which the table maps names to where the file has none."""
+    """Return a file's columns by their numbers, to which the table maps names if the file has none."""
     own = pq.read_schema(reachable(file))
     numbered = {int(f.metadata[_ID]): f.name for f in own if _ID in (f.metadata or {})}
     return numbered or {named[n]: n for n in own.names if n in named}

@@ -1,4 +1,4 @@
-"""Tables that a log describes, for Delta and Iceberg: Parquet files, each with what the log says of it."""
+"""Tables that a log describes, for Delta and Iceberg: Parquet files, each with its entry in the log."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def library_understood(
     kind: str,
     name: object,
     what: str = "read",
-    step: str = "check its name, its version and your rights",
+    step: str = "check its name, its version and your permissions",
 ) -> Iterator[None]:
-    """Turn what a library says of a table, which may quote cells or credentials, into an error of ours."""
+    """Turn a library's error about a table, which may quote cells or credentials, into one of ours."""
     try:
         yield
     except Exception as error:
@@ -33,14 +33,14 @@ def library_understood(
 
 @dataclass(frozen=True)
 class LoggedFile:
-    """A file of a table, with what its log says of it."""
+    """A file of a table, with its entry in the log."""
 
     table: ParquetTable
     columns: dict[str, str]
-    """The table's columns that it has, and its own names for them."""
+    """The table's columns that it has, with its own names for them."""
     keys: dict[str, Any]
     kept: pa.BooleanArray | None
-    """Whether each of its rows is in the table, up to the last that is not."""
+    """A mask of its rows that are in the table, up to the last that isn't."""
 
     def partitions(self, schema: pa.Schema) -> Iterator[Partition]:
         own = [self.columns[n] for n in schema.names if n in self.columns]
@@ -48,7 +48,9 @@ class LoggedFile:
             yield Partition(part.file, partial(self._load, part.load, start, schema))
 
     def _load(self, load: Callable[[], pa.RecordBatch], start: int, schema: pa.Schema) -> pa.RecordBatch:
-        """Load some rows that are in the table; keys have one value, and what the file lacks is null."""
+        """Load some rows that are in the table; keys have one value, and columns that the file lacks are
+        null.
+        """
         batch = load()
         if schema.names:
             columns = [

@@ -1,7 +1,7 @@
-"""Opening for all who are given a table: files, folders of parts, standard input, objects in memory.
+"""Opening of tables for all packages: files, folders of parts, standard input, objects in memory.
 
-Tables of Delta, Iceberg, Hudi and Spark's streams are not what their files hold: their folders keep rows that
-were deleted or replaced, and only a log shows which are the table. So no file in such a folder is read as plain
+Tables of Delta, Iceberg, Hudi and Spark's streams are more than their files: their folders keep rows that were
+deleted or replaced, and only a log shows which are in the table. So no file in such a folder is read as plain
 Parquet, however it is named.
 """
 
@@ -38,11 +38,11 @@ _NOT_TABLES = {
     b"PK\x03\x04": ("a zip archive, or a workbook of Excel", "save it as CSV"),
     b"PAR1": ("Parquet, which is read from its end", "name the file instead of piping it"),
 }
-"""What streams begin with that are often taken for tables, what each is, and what helps."""
+"""The first bytes of streams that are often mistaken for tables, with a description and a next step."""
 FOLDER_SIDECAR = "_ppdm.json"
-"""The name of the sidecar that speaks of all parts in its folder."""
+"""The name of the sidecar of all parts in its folder."""
 LOGS = "{_delta_log,.hoodie,_spark_metadata,metadata/*.metadata.json*}"
-"""What is in the folder of such a table, as a pattern of Hadoop."""
+"""The log in the folder of such a table, as a pattern of Hadoop."""
 _KINDS = {"_delta_log": "a Delta table", ".hoodie": "a Hudi table", "_spark_metadata": "a Spark stream"}
 _ICEBERG = re.compile(r"v?\d.*\.metadata\.json(\.gz)?")
 _READ = {
@@ -54,7 +54,7 @@ _READ = {
 OPENING: ContextVar[Callable[[Any, Mapping[str, pa.DataType]], Table | None] | None] = ContextVar(
     "ppdm_opening", default=None
 )
-"""An engine's way to open tables of other machines; it is given the types known."""
+"""An engine's function to open tables of other machines; it gets the known types."""
 
 
 def open_table(
@@ -66,7 +66,7 @@ def open_table(
 ) -> Table:
     """Open a path, several paths (parts of one table), a stream ("-" is standard input), or an Arrow object.
 
-    What is open already stays as it is.
+    An open table is returned unchanged.
     """
     if hasattr(type(source), "rewindable"):  # a DataFrame of Spark takes any name for a column
         return cast(Table, source)
@@ -86,7 +86,7 @@ def open_table(
         return _open_files([path_of(s) for s in source], csv)
     if len(source) > 1:
         what = "standard input or a pipe is named among other files"
-        raise UsageError("stream-among-files", what, "give it alone, or only files")
+        raise UsageError("stream-among-files", what, "use it alone, or only files")
     name = "standard input" if str(source[0]) == STANDARD else str(source[0])
     stream = _peeked(standard_input or _opened_stream(source[0], name), name)
     opened_stream = stream_format(standard_format).open_stream
@@ -97,7 +97,7 @@ def open_table(
 def is_stream(source: object) -> bool:
     """Return whether it can be read only once: standard input, or a pipe, such as a shell's <(...).
 
-    A pipe with the suffix of a format is named as a file, which nobody may be writing to: it is none.
+    A pipe with the suffix of a format is treated as a file.
     """
     if not isinstance(source, (str, Path)) or str(source) == STANDARD:
         return isinstance(source, (str, Path))
@@ -116,7 +116,7 @@ def _opened_stream(source: str | Path, name: str) -> IO[bytes]:
 
 
 def _peeked(stream: IO[bytes], name: str) -> IO[bytes]:
-    """Return the stream, which has something to read."""
+    """Return the stream, or refuse an empty one."""
     peeked: Any = stream if hasattr(stream, "peek") else io.BufferedReader(stream)
     with files.readable(name):
         empty = not peeked.peek(1)
@@ -127,13 +127,13 @@ def _peeked(stream: IO[bytes], name: str) -> IO[bytes]:
     if empty:
         if stream is not getattr(sys.stdin, "buffer", None):
             peeked.close()
-        step = "did the stage before it fail? See what it says"
+        step = "check the output of the command before it"
         raise DataError("empty-stream", f"{quoted(name)} is empty", step)
     return cast(IO[bytes], peeked)
 
 
 def parts_of(paths: Sequence[Path]) -> Files:
-    """Return the files of a table, each once: those that are named, and those in a folder that is."""
+    """Return the files of a table, each once: named ones, and those in a named folder."""
     parts: list[Path] = []
     labels: dict[Path, str] = {}
     root: Path | None = None
@@ -164,7 +164,7 @@ def parts_of(paths: Sequence[Path]) -> Files:
         files.reading(file, name)
     files.check_once(named)
     if len(forms) > 1:
-        raise UsageError("several-formats", "the parts are of different formats", "give parts of one format")
+        raise UsageError("several-formats", "the parts are of different formats", "use parts of one format")
     return Files(parts, [name for _, name in named], root, forms.pop())
 
 
@@ -214,7 +214,7 @@ def is_sidecar(path: Path) -> bool:
 
 
 def sidecar_path(data: Path) -> Path:
-    """Return where a sidecar is, unless another place is named: beside a file, in or beside a folder."""
+    """Return the default path of a sidecar: beside a file, in or beside a folder."""
     if (data / FOLDER_SIDECAR).is_file():
         return data / FOLDER_SIDECAR
     return _beside(data if data.name not in ("", "..") else data.resolve())  # a folder may be called .
@@ -225,7 +225,7 @@ def _beside(data: Path) -> Path:
 
 
 def check_plain(logs: Iterable[PurePath], name: str) -> None:
-    """Refuse what is called `name` if the log of such a table is among these files and folders."""
+    """Refuse the input `name` if the log of such a table is among these files and folders."""
     for log in logs:
         kind = _KINDS.get(log.name)
         if log.parent.name == "metadata" and _ICEBERG.fullmatch(log.name):
@@ -235,20 +235,22 @@ def check_plain(logs: Iterable[PurePath], name: str) -> None:
             shown = name if "=" in str(table) else str(table)  # a hive key is a cell
             raise RefusedError(
                 "lake-table",
-                f"{quoted(name)} belongs to {kind}, whose files also hold rows that are not in it",
+                f"{quoted(name)} belongs to {kind}, whose files also hold rows that aren't in it",
                 _READ[kind].format(quoted(shown)),
             )
 
 
 def _logs(path: Path, found: Sequence[Path]) -> Iterator[PurePath]:
-    """Yield what may be a log of the files that a path has; in a store by few questions."""
+    """Yield possible logs of the files under a path; in a store with few requests."""
     if not isinstance(path, StorePath) or path == found[0]:
         return logs_above(found)
     return chain(logs_among(path.listed()), logs_above([path / "_"]))
 
 
 def logs_above(files: Sequence[Path]) -> Iterator[Path]:
-    """Yield what may be a log in the folders above files on this machine: by their names, and in truth."""
+    """Yield possible logs in the folders above files on this machine: by their names, and by their real
+    paths.
+    """
     named, linked = {f.parent for f in files}, {f.resolve().parent for f in files if f.is_symlink()}
     folders = {f.absolute() for f in named} | {f.resolve() for f in named} | linked
     for folder in sorted({above for f in folders for above in (f, *f.parents)}):
@@ -258,7 +260,7 @@ def logs_above(files: Sequence[Path]) -> Iterator[Path]:
 
 
 def logs_among(files: Iterable[PurePath]) -> Iterator[PurePath]:
-    """Yield what may be a log among all files in a folder."""
+    """Yield possible logs among all files in a folder."""
     for file in files:
         yield file
         yield from (above for above in file.parents if above.name in _KINDS)

@@ -1,9 +1,8 @@
-"""Output for whoever makes a table, with its sidecar if it has one: a file, standard output, or a frame.
+"""Output of tables, with their sidecar if they have one: a file, standard output, or a frame.
 
 Rows in a random order are scattered into spooled buckets, each sorted on its way out. A row's position is a
-64-bit number from the coins, so the order is a uniformly random permutation (ties have probability below
-rows^2 / 2^65) and the same for any number of threads. Only what is published is ever spooled, in files without
-a name.
+64-bit number from the coins, so the order is a uniformly random permutation (ties have probability below rows^2
+/ 2^65) and the same for any number of threads. Only published data are ever spooled, in files without a name.
 """
 
 from __future__ import annotations
@@ -35,14 +34,14 @@ if TYPE_CHECKING:
 
 _PLACE = "place"
 _MOST_BUCKETS = 255
-"""Files open at once, rounded up to 256: systems allow 1,024."""
+"""The most files open at once, rounded up to 256: systems allow 1,024."""
 
 
 class Output:
     """One destination, checked before any work is done; written whole or not at all.
 
-    A table without a sidecar takes an old one away. CSV on standard output has a sidecar only where a file
-    is named for it. A table that is not `spooled` goes to standard output as it is made.
+    A table without a sidecar removes an old one. CSV on standard output has a sidecar only if a file is named
+    for it. A table that is not `spooled` goes to standard output while it is made.
     """
 
     def __init__(
@@ -91,7 +90,7 @@ class Output:
     ) -> Sidecar:
         """Write everything, check, and only then commit it.
 
-        `check` is called when all batches have passed: it raises, or says how many records there are.
+        `check` is called when all batches have passed: it raises, or returns the number of records.
         """
         filled = self.fill(batches, schema, sidecar, check)
         assert filled is not None
@@ -134,7 +133,7 @@ class Output:
         return sidecar
 
     def send(self) -> None:
-        """Send all that goes to standard output."""
+        """Send all data for standard output."""
         if self._standard is None:
             return
         assert self._file is not None
@@ -151,9 +150,9 @@ class Output:
 
 
 def commit(*outputs: Output | PendingFile) -> None:
-    """Put all that were filled in their places, or leave everything as it was.
+    """Put all filled files in their places, or leave everything as it was.
 
-    What goes to standard output comes last, so that whoever reads it has its sidecar.
+    Standard output comes last, so that its readers have the sidecar.
     """
     with placed(*(t for o in outputs for t in (o.targets if isinstance(o, Output) else [o]))):
         for output in outputs:
@@ -162,7 +161,7 @@ def commit(*outputs: Output | PendingFile) -> None:
 
 
 def _standard_output() -> IO[bytes]:
-    """Return standard output as a file that takes all it is given: in unbuffered Python it may take a part."""
+    """Return standard output as a file that writes all it gets: in unbuffered Python it may write a part."""
     if sys.stdout is None:
         raise DataError("closed-output", "standard output is closed", "name a file, or open it")
     out: IO[bytes] = sys.stdout.buffer
@@ -227,13 +226,13 @@ class Shuffler:
 
 
 def _spooled(field: pa.Field, kind: pa.DataType) -> pa.Field:
-    """Return a spool's column, of codes where it comes as codes; labels of text may differ between batches."""
+    """Return a spool's column, as codes if it comes as codes; labels of text may differ between batches."""
     codes = pa.types.is_dictionary(kind) and not pa.types.is_string(kind.value_type)
     return field.with_type(kind) if codes else field
 
 
 def _spool_name(folder: Path | None) -> Path:
-    """Return where the spool is, for messages."""
+    """Return the place of the spool, for messages."""
     return files.TEMPORARY.get() or folder or Path("the folder for temporary files")
 
 

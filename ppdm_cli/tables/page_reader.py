@@ -1,6 +1,6 @@
 """Codes for readers of releases: columns that `pages` wrote come as dictionaries, with no value for each code.
 
-pyarrow would make a number of each code, and whoever counts them would look its code up again. So this module
+pyarrow would turn each code into a value, and the counting code would look its code up again. So this module
 unpacks the codes. pyarrow reads the entries alone, from a small file around the column's dictionary page, as a
 rule once for all row groups: no type's bytes are read here. A column is read so only if its chunk has the one
 form that `pages` describes, in snappy or uncompressed. Of any other form `coded_chunk` returns None: pyarrow
@@ -86,7 +86,7 @@ def _page(data: bytes, at: int, column: pq.ColumnChunkMetaData) -> tuple[Fields,
 
 
 def _levels(raw: bytes, rows: int) -> tuple[np.ndarray | None, bytes]:
-    """Return which rows have a value, None if all have, and what follows in the page."""
+    """Return a mask of the rows with a value, None if all have one, and the rest of the page."""
     end = 4 + int.from_bytes(raw[:4], "little")
     levels, rest = raw[4:end], raw[end:]
     if levels == varint(rows << 1) + b"\1":

@@ -38,12 +38,12 @@ from ppdm_cli.tables.stores import StorePath, reachable, unread
 
 _HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 _WHOLE = re.compile(r"0|-?[1-9][0-9]{0,17}")
-"""A hive key that is a number: whose text is the number's, so that 007 stays text."""
+"""A hive key that is a number: its text is the number's, so 007 stays text."""
 SPARK_KEY = b"org.apache.spark.sql.parquet.row.metadata"
 LEAST_UNPACKED, MOST_UNPACKED = 64 << 20, 64
-"""A row group may unpack to so many bytes, and to so many times the size of its file more."""
+"""The bytes that a row group may unpack to, plus so many times the size of its file."""
 MOST_BY_HAND = 1 << 7
-"""With more columns, row groups have so few rows that pyarrow writes them as fast."""
+"""The most columns of tables written by hand: with more, row groups are so short that pyarrow is as fast."""
 
 
 class ParquetTable(Table):
@@ -58,7 +58,7 @@ class ParquetTable(Table):
     ) -> None:
         """Open the files; messages call them by their `labels`, as a folder's name may be a cell.
 
-        Where the files are elsewhere, these are their `footers`, and their paths are told from the root.
+        If the files are elsewhere, these are their `footers`, and their paths are relative to the root.
         """
         self.files = tuple(files)
         self._labels = labels or [str(f) for f in files]
@@ -95,7 +95,7 @@ class ParquetTable(Table):
                     yield Partition(label, partial(group.load, place))
 
     def starts(self) -> Iterator[int]:
-        """Yield how many rows come before each partition."""
+        """Yield the number of rows before each partition."""
         rows, before = rows_per_partition(len(self.schema)), 0
         for length in (m.row_group(g).num_rows for m in self._metadata for g in range(m.num_row_groups)):
             yield from range(before, before + length, rows)
@@ -104,7 +104,7 @@ class ParquetTable(Table):
 
 @dataclass(frozen=True, eq=False)
 class _RowGroup:
-    """Some columns of a row group, to be read in slices: any of them, in any order, by whoever has this."""
+    """Some columns of a row group, to be read in slices: any of them, in any order, by any holder."""
 
     file: Path
     label: str
@@ -116,14 +116,14 @@ class _RowGroup:
     schema: pa.Schema
     extra: dict[str, Any]
     coded: bool
-    """Whether columns may be pages of codes, to be read as such."""
+    """True if columns may be pages of codes, to be read as such."""
 
     @property
     def length(self) -> int:
         return int(self.metadata.row_group(self.number).num_rows)
 
     def slices(self) -> Iterator[pa.RecordBatch | pa.Table]:
-        """Start to decode; what is returned does not hold this, or no reader would ever be closed."""
+        """Start to decode; the result does not hold this object, or no reader would ever be closed."""
         file = pq.ParquetFile(
             reachable(self.file),
             metadata=self.metadata,
@@ -219,11 +219,11 @@ class _Reader:
 
 
 _READERS: WeakKeyDictionary[_RowGroup, _Reader] = WeakKeyDictionary()
-"""For speed alone: slices of one row group come one after the other, and none of them begins in the middle."""
+"""Open readers, for speed: slices of one row group come one after the other, and none begins in the middle."""
 
 
 class Footer(NamedTuple):
-    """What the end of a Parquet file says: its row groups, its columns, and the sidecar that it carries."""
+    """The footer of a Parquet file: its row groups, its columns, and the sidecar that it carries."""
 
     metadata: pq.FileMetaData
     schema: pa.Schema
@@ -259,7 +259,7 @@ def _in_microseconds(physical: pq.ParquetSchema) -> pa.Schema:
 
 
 def _written_by_spark(carried: Mapping[bytes, bytes]) -> tuple[pa.Schema, dict[bytes, bytes]] | None:
-    """Return the schema, and what a file carries, from the metadata of its first column, if we put it there.
+    """Return the schema, and the sidecar of a file, from the metadata of its first column, if we put it there.
 
     Spark writes no other metadata than its columns', and has not all types: its values are cast when loaded.
     """
@@ -272,7 +272,7 @@ def _written_by_spark(carried: Mapping[bytes, bytes]) -> tuple[pa.Schema, dict[b
 
 
 def for_spark(schema: pa.Schema, sidecar: bytes | None) -> dict[str, str]:
-    """Return the metadata of the first column by which what Spark writes says what it is."""
+    """Return the metadata of the first column, which keep the schema and sidecar in files that Spark writes."""
     carried = {"ARROW:schema": base64.b64encode(schema.serialize().to_pybytes()).decode()}
     return carried | ({} if sidecar is None else {"ppdm": sidecar.decode()})
 
@@ -336,7 +336,7 @@ def _check_unpacked(name: str, size: int, metadata: pq.FileMetaData) -> None:
 
 
 def _writer(file: IO[bytes], schema: pa.Schema, name: str, sidecar: bytes | None) -> Writer:
-    """Open a writer of pages by hand, but where pyarrow is asked for, or is as fast."""
+    """Open a writer of pages by hand, unless pyarrow is asked for, or is as fast."""
     by_pyarrow = WRITER.get() == "pyarrow" or len(schema) > MOST_BY_HAND
     return (ParquetWriter if by_pyarrow else PagesWriter)(file, schema, name, sidecar)
 

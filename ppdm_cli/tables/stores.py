@@ -1,8 +1,8 @@
-"""Stores for all who open or write a URI: buckets, and what else pyarrow or fsspec opens.
+"""Stores for URIs: buckets, and all else that pyarrow or fsspec opens.
 
 A store shows a file whole or not at all: an upload to S3 or GCS appears when it is closed, and elsewhere it has
-a hidden name until then. Credentials come from the store's own means, never from a URI. What a store says of a
-file is asked for once in a run, and again at its end.
+a hidden name until then. Credentials come from the store's own settings, never from a URI. A store is asked
+about a file once in a run, and again at its end.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from ppdm_cli import files
 from ppdm_cli.errors import DataError, UsageError, argument, quoted
 
 _URI = re.compile(r"([a-z][a-z0-9+.-]+):/+(.*)", re.DOTALL | re.IGNORECASE)
-"""As a path it has lost a slash."""
+"""A URI; as a path it has lost a slash."""
 _PATTERN = re.compile(r"[*?[]")
 _BUCKETS = {"s3": "s3", "s3a": "s3", "s3n": "s3", "gs": "gs", "gcs": "gs"}
-"""Schemes of stores in which uploads appear when they are closed, and what pyarrow calls them."""
+"""Schemes of stores in which uploads appear when they are closed, with pyarrow's names for them."""
 _SETTINGS = ("AWS_", "AZURE_", "GOOGLE_")
-"""How the environment's settings of stores begin."""
+"""The prefixes of the environment's settings of stores."""
 _PLAIN = re.compile(r"([^:@/?]+@)?[^:@/?]*(:\d+(?!.*@))?(/(?!.*\?[^/]*=).*)?", re.DOTALL)
 """The part of a URI after its scheme, if it has neither a password nor settings."""
 _ANSWER = re.compile(r"AWS Error ([A-Z_]+)|\b(UNAUTHENTICATED|PERMISSION_DENIED|UNAVAILABLE)\b")
 _PARTS = 32 << 20
-"""Bytes that may wait for a store to take them."""
+"""The number of bytes that may wait for a store to take them."""
 
 
 def path_of(name: object, secret: str = "") -> Path:
-    """Return the path that a person means: of this machine or, where it is a URI, of a store.
+    """Return the path that a person means: of this machine or, if it is a URI, of a store.
 
     An option that names a `secret`, such as a key, means a file of this machine.
     """
@@ -58,13 +58,13 @@ def path_of(name: object, secret: str = "") -> Path:
         step = "name the file alone, and set them in the environment or a profile (docs/how-to/stores.md)"
         raise UsageError("credentials-in-uri", what, step)
     if secret:
-        what = f"{argument(secret)} names what stays on this machine, and {quoted(text)} is in a store"
+        what = f"{argument(secret)} must stay on this machine, but {quoted(text)} is in a store"
         raise UsageError("secret-in-store", what, "name a file on a local disk")
     return StorePath(f"{scheme}://{rest}")
 
 
 def expanded(sources: Any) -> Any:
-    """Return sources with each URI that is a pattern replaced by what it matches, as a shell would."""
+    """Return sources with each URI pattern replaced by its matches, as a shell would."""
     several = isinstance(sources, (list, tuple))
     found = list[Any]()
     for source in sources if several else [sources]:
@@ -74,7 +74,7 @@ def expanded(sources: Any) -> Any:
 
 
 def _matching(path: Path) -> Sequence[Path]:
-    """Return what is there by the name of the path or, if nothing is, by its name as a pattern."""
+    """Return the files with the name of the path or, if there are none, matching it as a pattern."""
     if not _PATTERN.search(str(path)) or path.exists():
         return [path]
     start = 2 if isinstance(path, StorePath) else 1
@@ -91,7 +91,7 @@ def _matching(path: Path) -> Sequence[Path]:
 
 
 class StorePath(PosixPath):
-    """A path in a store, such as s3://bucket/people.parquet, that answers as one of this machine does."""
+    """A path in a store, such as s3://bucket/people.parquet, that behaves like one of this machine."""
 
     typed = ""
     """A path as it was typed, for engines that read it in their own way."""
@@ -106,7 +106,7 @@ class StorePath(PosixPath):
         return super().parents[:-2]  # not the scheme
 
     def listed(self, recursive: bool = True) -> dict[Self, Any]:
-        """Return what is in a folder, with what the store says of it."""
+        """Return the content of a folder, with the store's facts about it."""
         from pyarrow.fs import FileSelector
 
         with _answering(self) as (system, path):
@@ -116,7 +116,7 @@ class StorePath(PosixPath):
         return below
 
     def _asked(self) -> Any:
-        """Return what the store says of this, or has said in this run; None if it has no such thing."""
+        """Return the store's facts about this, or those from earlier in this run; None if it doesn't exist."""
         seen = files.store_answers()
         found = seen.get(self)
         if found is None and not any((above, "all") in seen for above in self.parents):
@@ -173,7 +173,7 @@ class StorePath(PosixPath):
     replace = rename
 
     def upload(self, file: IO[bytes], hidden: Path, over: bool = True) -> None:
-        """Put all of a file here, whole or not at all; `over` replaces what is there."""
+        """Put all of a file here, whole or not at all; `over` replaces an existing one."""
         if not over and self.exists():
             raise FileExistsError
         bucket = self.parts[0][:-1] in _BUCKETS
@@ -198,13 +198,13 @@ class StorePath(PosixPath):
 
 
 def reachable(path: Any) -> Any:
-    """Return what other libraries open: a path of this machine as it is, one of a store open."""
+    """Return an object for other libraries: a path of this machine unchanged, one of a store opened."""
     return path.open() if isinstance(path, StorePath) else path
 
 
 @contextmanager
 def _answering(path: Path) -> Iterator[tuple[Any, str]]:
-    """Yield a file system and the path in it; what the store says of a failure becomes an error of ours."""
+    """Yield a file system and the path in it; the store's failures become errors of ours."""
     place = _place(str(path))
     try:
         yield place
@@ -215,7 +215,7 @@ def _answering(path: Path) -> Iterator[tuple[Any, str]]:
 
 
 def gave_up(name: str, error: BaseException) -> DataError:
-    """Return the error for a store that does not do what it was asked."""
+    """Return the error for a store that fails."""
     answer = _ANSWER.search(str(error))
     why = (answer[1] or answer[2]) if answer else type(error).__name__
     step = "check the name, your credentials and the network (docs/how-to/stores.md), then run this again"
@@ -223,7 +223,7 @@ def gave_up(name: str, error: BaseException) -> DataError:
 
 
 def unread(name: str, error: BaseException, damaged: DataError) -> DataError:
-    """Return why a file cannot be read to its end: the store failed on the way, or it is damaged."""
+    """Return the error for a file that cannot be read to its end: the store failed, or it is damaged."""
     return gave_up(name, error) if _ANSWER.search(str(error)) else damaged
 
 
@@ -237,7 +237,7 @@ def _place(uri: str) -> tuple[Any, str]:
 
 @lru_cache
 def _system(scheme: str, authority: str, settings: tuple[tuple[str, str], ...]) -> tuple[Any, str]:
-    """Return a file system, and the path in it of a bucket or of what is at the root of a host.
+    """Return a file system, and the path in it of a bucket or of a host's root.
 
     It reads the environment's `settings` once, so others make another.
     """
@@ -261,4 +261,4 @@ def _system(scheme: str, authority: str, settings: tuple[tuple[str, str], ...]) 
         f"see docs/how-to/stores.md for what {scheme}:// needs, copy the file here, "
         "or use Spark (docs/how-to/spark.md)"
     )
-    raise UsageError("unknown-store", f"{quoted(root)} cannot be opened: what it takes is not here", step)
+    raise UsageError("unknown-store", f"{quoted(root)} can't be opened: packages for it are missing", step)

@@ -32,10 +32,10 @@ Columns = dict[str, np.ndarray[Any, Any]]
 def generate(function: int, records: int, seed: int, balanced: bool = False) -> Iterator[pa.RecordBatch]:
     """Yield the table in batches of one schema; `balanced` makes both classes equally large."""
     if function not in FUNCTIONS:
-        raise UsageError("unknown-function", f"unknown function {function}", "functions are 1 to 5")
+        raise UsageError("unknown-function", f"unknown function {function}", "use a function from 1 to 5")
     if records < 0:
         raise UsageError(
-            "negative-records", "the number of records is negative", f"such as {argument('records', 100_000)}"
+            "negative-records", "the number of records is negative", f"try {argument('records', 100_000)}"
         )
     starts = range(0, records, BLOCK_ROWS)
     with workers() as executor:
@@ -66,7 +66,7 @@ def _attributes(rows: int, rng: np.random.Generator) -> Columns:
 
 
 def group_a(function: int, columns: Columns) -> np.ndarray:
-    """Return which records are in group A, by the paper's function F1..F5."""
+    """Return the records in group A, by the paper's function F1..F5."""
     salary, age, elevel = columns["salary"], columns["age"], columns["elevel"]
     young, old = age < 40, age >= 60
     middle = ~young & ~old

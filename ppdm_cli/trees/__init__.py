@@ -1,6 +1,6 @@
-"""Decision trees: C4.5 release 8 on original or reconstructed data, and trees learnt from releases.
+"""Decision trees: C4.5 release 8 on original or reconstructed data, and trees learned from releases.
 
-Dowd et al. 5.2 and 5.3 measure releases by the trees that they still teach; this is that learner.
+Dowd et al. 5.2 and 5.3 measure releases by the trees that can be learned from them; this is that learner.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ __all__ = [
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Fitted(Displayed):
-    """A tree and how it does on its own training records."""
+    """A tree, and its results on its own training records."""
 
     tree: Tree
     records: int
@@ -64,7 +64,7 @@ class Fitted(Displayed):
     confusion: np.ndarray
     """(true class, predicted class) weights."""
     elsewhere: int = 0
-    """How many training records get another label where missing values follow the heaviest branch."""
+    """The number of training records whose label changes if missing values follow the heaviest branch."""
     remarks: list[str] = field(default_factory=list)
 
     @property
@@ -79,13 +79,13 @@ class Fitted(Displayed):
         return self.tree._body()
 
     def figures(self) -> AccuracyFigures:
-        """Return what --json says of the training."""
+        """Return the figures of the training for --json."""
         return self.measured.figures()
 
 
 @dataclass(frozen=True)
 class TreeSettings:
-    """How a tree is trained: the parameters of `train_tree` that are about the tree."""
+    """The settings of training: the parameters of `train_tree` that are about the tree."""
 
     class_: str | None = None
     weights: str | np.ndarray | None = None
@@ -119,16 +119,16 @@ def train_tree(
     csv: CsvOptions | None = None,
     from_: Literal["arrow", "csv"] | None = None,
 ) -> Fitted | FromRelease:
-    """Train a decision tree on an original, a reconstruction or a release, whichever the sidecar says it is.
+    """Train a decision tree on an original, a reconstruction or a release, as its sidecar says.
 
-    A release is learnt by the estimated joint distribution. Other data are for C4.5, with all records in
+    A release is learned by the estimated joint distribution. Other data are for C4.5, with all records in
     memory; thresholds lie halfway between two values, with a reconstruction's sidecar at the edges of bins.
-    Of equally good tests (within 1e-6) the first column's is taken, and of its cuts the lowest.
+    Among equally good tests (within 1e-6) the first column wins, and among its cuts the lowest.
 
     Parameters
     ----------
     data : table, str or Path
-        A frame, an Arrow table or a file. A frame says nothing of itself: a release's goes with its `sidecar`.
+        A frame, an Arrow table or a file. A release's frame needs its `sidecar`.
     class_ : str, optional
         The column to predict; by default the sidecar's class.
     sidecar : Sidecar, str or Path, optional
@@ -138,7 +138,7 @@ def train_tree(
     cuts : int, optional
         Quantiles of a number with more than 65,536 distinct values; by default 1,024, or a 64th of the records.
     criterion : {"gain-ratio", "gain"}
-        What makes a test good.
+        The criterion of a test.
     min_records : float, default 2
         The least weight of training records in at least two branches of every test.
     max_depth : int, optional
@@ -146,9 +146,9 @@ def train_tree(
     confidence : float, default 0.25
         The confidence of pruning, at most 0.5; smaller values prune more.
     prune : bool, default True
-        Whether the tree is pruned at all.
+        False to leave the tree unpruned.
     mdl : bool, default True
-        Whether numeric cuts are charged as release 8 does.
+        False to turn off release 8's penalty for numeric splits.
     drop : sequence of str
         Columns to leave out.
     nominal : sequence of str
@@ -156,19 +156,19 @@ def train_tree(
     cells : int, default 400,000
         The most cells of a joint table; more admit more attributes. For releases only.
     trees : int or "auto", default 1
-        How many trees are trained, whose shares of the classes are averaged; "auto" takes 25 where they are
-        right about 1% more of the held-out records than one, and by two standard errors, else 1.
+        The number of trees, whose shares of the classes are averaged; "auto" takes 25 if they are right about
+        1% more of the held-out records than one, and by two standard errors, else 1.
     distil : bool, default False
-        Whether several trees are replaced by one that imitates them.
+        True to replace several trees by one that imitates them.
     csv : CsvOptions, optional
-        How a CSV is read.
+        The options for reading a CSV.
     from_ : {"arrow", "csv"}, optional
         The format of standard input, where `data` is "-".
 
     Returns
     -------
     Fitted or FromRelease
-        The tree and how it does; of a release, the accuracy to expect of it.
+        The tree and its results; for a release, its expected accuracy.
     """
     growth = Options(criterion, min_records, max_depth, confidence, prune, mdl)
     columns = names("drop", drop), names("nominal", nominal)
@@ -186,7 +186,7 @@ def _trained(table: Table, sidecar: Sidecar | None, settings: TreeSettings) -> F
         found = from_release(table, sidecar, settings.class_, settings.cells, settings.ensemble)
         return _of_groups(found, sidecar)
     if settings.cells != CELLS:
-        what = f"{argument('cells')} is for releases, and this is not one"
+        what = f"{argument('cells')} is for releases, and this isn't one"
         raise UsageError("option-for-releases", what, "leave it out")
     label = named_class(settings.class_, sidecar)
     records = coded_records(
@@ -213,14 +213,16 @@ Trainee = TypeVar("Trainee", Fitted, FromRelease)
 
 
 def _of_groups(done: Trainee, sidecar: Sidecar | None) -> Trainee:
-    """Return what was trained on groups of values with a tree that makes them, as far as a rule does."""
+    """Return the result of training on groups of values, with a tree that makes these groups if a rule does."""
     groups = {a.name: a.group for a in sidecar.attributes if a.group is not UNSET} if sidecar else {}
     by_file = [f.name for f in done.tree.features if f.name in groups and groups[f.name].prefix is UNSET]
     prefixes = {n: g.prefix for n, g in groups.items() if g.prefix is not UNSET}
     features = tuple(msgspec.structs.replace(f, prefix=prefixes.get(f.name, 0)) for f in done.tree.features)
     remarks = list(done.remarks)
     if by_file:
-        remarks.append(f"The tree knows {listed(by_file)} by a file's groups: so must records to predict.")
+        remarks.append(
+            f"The tree uses {listed(by_file)} grouped by a file. Group the records to predict in the same way."
+        )
     return replace(done, tree=replace(done.tree, features=features), remarks=remarks)
 
 
@@ -231,7 +233,7 @@ def fit_records(records: CodedRecords, options: Options, wanted: Ensemble = ONE)
     cut = [c.feature.name for c in records.columns if c.cut]
     if cut:
         remarks.append(
-            f"{listed(cut)} had more than 65536 distinct values: thresholds are quantiles "
+            f"{listed(cut)} had more than 65,536 distinct values, so thresholds are quantiles "
             f"({argument('cuts')} changes how many)."
         )
     right = float(np.trace(confusion) / confusion.sum())
@@ -241,7 +243,7 @@ def fit_records(records: CodedRecords, options: Options, wanted: Ensemble = ONE)
 def _confusion(records: CodedRecords, tree: Tree) -> tuple[np.ndarray, int]:
     """Return the (true, predicted) weights of the training records, from the leaves or record by record.
 
-    And the number of records that are predicted otherwise by the heaviest branches.
+    Also return the number of records that are predicted otherwise by the heaviest branches.
     """
     classes = len(records.labels)
     if tree.roots == 1 and not records.has_missing:
@@ -256,7 +258,7 @@ def _confusion(records: CodedRecords, tree: Tree) -> tuple[np.ndarray, int]:
 
 @dataclass(frozen=True)
 class TreeFiles:
-    """Where the results of a training go: whole files, all of them or none."""
+    """The files of a training's results: all of them or none are written."""
 
     tree: Path
     predicted: Path | None = None
@@ -266,7 +268,7 @@ class TreeFiles:
 
 @dataclass(frozen=True)
 class Against:
-    """What a tree is measured with: test records, and another tree, compared on records of their own."""
+    """The inputs for measuring a tree: test records, and another tree, compared on records of their own."""
 
     test: Path | None = None
     compare: Path | None = None
@@ -275,17 +277,17 @@ class Against:
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """A tree that was trained and written, with what it got right on test records."""
+    """A tree that was trained and written, with its accuracy on test records."""
 
     fitted: Fitted | FromRelease
     tested: Measured | None
     importance: dict[str, float]
     compared: Compared | None = None
     exported: str | None = None
-    """What exports for other programs say of missing values, where there are any."""
+    """The sentence about missing values in exports for other programs, if there are any."""
 
     def figures(self) -> dict[str, object]:
-        """Return what --json says."""
+        """Return the figures for --json."""
         tree = self.fitted.tree
         return {
             "train" if isinstance(self.fitted, Fitted) else "release": self.fitted.figures(),
@@ -309,23 +311,23 @@ def train(
     csv: CsvOptions | None = None,
     from_: Literal["arrow", "csv"] | None = None,
 ) -> Trained:
-    """Train a tree, measure it, and write it, what it predicts and its exports to their files.
+    """Train a tree, measure it, and write it, its predictions and its exports to their files.
 
     Every file is checked before the work, and written after it.
     """
     predicted, test = files.predicted, against.test
     if against.on is not None and against.compare is None:
         what = f"{argument('on')} names records to compare two trees on"
-        raise UsageError("nothing-to-compare", what, f"name the other too: {argument('compare', 'other.json')}")
+        raise UsageError("nothing-to-compare", what, f"add the other too: {argument('compare', 'other.json')}")
     if "-" in map(str, (files.tree, predicted, *files.exports)):
-        what = "a tree goes to a file, not to standard output"
+        what = "a tree can't be written to standard output"
         raise UsageError("tree-to-standard-output", what, "name files")
     if is_stream(data) and (str(test) == "-" or (predicted is not None and test is None)):
         step_ = f"name a file, or add {argument('test', 'new.parquet')}"
-        raise UsageError("standard-input-twice", "standard input is read once, for training", step_)
+        raise UsageError("standard-input-twice", "standard input can be read only once, for training", step_)
     table, sidecar = open_data(data, None, csv, from_)
     if sidecar is not None and sidecar.is_substituted and predicted is not None and test is None:
-        what = "a release's records are not to be predicted: they are perturbed"
+        what = "a release's records can't be predicted, because they are perturbed"
         raise UsageError("predictions-of-a-release", what, f"add {argument('test', 'new.parquet')}")
     check_suffix(files.tree)
     with ExitStack() as stack:
@@ -359,15 +361,20 @@ def train(
 
 
 def _note(done: Fitted | FromRelease) -> str:
-    """Return what an export for other programs does with missing values, and how many records that changes."""
+    """Return the sentence on missing values in exports for other programs, and the records that this
+    changes.
+    """
     alike = argument("heaviest", True)
-    says = f"A missing value or an unseen category follows the heaviest branch, as predict has it with {alike}"
+    says = (
+        "In the export, a missing value or an unseen category follows the most common branch, as in predict "
+        f"{alike}"
+    )
     short = [f"{f.name} by {f.prefix}" for f in done.tree.features if f.prefix]
     if short:
         says += f". Text is compared by its first characters: {', '.join(short)}"
     if isinstance(done, FromRelease):
         return f"{says}."
-    return f"{says}: of {counted(done.records, 'training record')} {done.elsewhere} get another label by that."
+    return f"{says}. This changes the label of {done.elsewhere} of {counted(done.records, 'training record')}."
 
 
 @overload
@@ -403,30 +410,30 @@ def predict(
     csv: CsvOptions | None = None,
     from_: Literal["arrow", "csv"] | None = None,
 ) -> pl.DataFrame | None:
-    """Predict each record's class, by a tree or the file that it is in.
+    """Predict each record's class, with a tree or its file.
 
     Parameters
     ----------
     tree : Tree, Fitted, FromRelease, str or Path
-        The tree, what training gave, or the file of a tree.
+        The tree, the result of training, or the file of a tree.
     data : table, str or Path
         Records with the columns that the tree tests: an original or a reconstruction.
     output : str or Path, optional
         A file for the records with their predictions, as `ppdm predict` writes it.
     heaviest : bool, default False
-        Whether a missing value follows the branch of most training records, as in a tree's exports, rather than
-        all branches in part.
+        True to send a missing value down the most common branch, as in a tree's exports, rather than all
+        branches in part.
     force : bool, default False
-        Whether an existing output is replaced.
+        True to replace an existing output.
     csv : CsvOptions, optional
-        How a CSV is read.
+        The options for reading a CSV.
     from_ : {"arrow", "csv"}, optional
         The format of standard input, where `data` is "-".
 
     Returns
     -------
     polars.DataFrame or None
-        The columns `predicted` and `confidence`, and each class's chance; nothing where there is an `output`.
+        The columns `predicted` and `confidence`, and each class's probability; None with an `output`.
         For a DataFrame of Spark, that DataFrame with the columns `predicted` and `confidence` added.
     """
     import polars as pl
@@ -450,7 +457,7 @@ def predict(
     if added is not None:
         return cast("pl.DataFrame", added)
     if ENGINE.get().keeps(table):
-        what = "the records are on a cluster, and their predictions stay there"
+        what = "the predictions of records on a cluster must be written there"
         raise UsageError("output-needed", what, f"name a folder for them: {argument('output', 'labelled')}")
     found = predict_table(tree, table, heaviest)
     chances = {f"chance of {v}": found[:, i] for i, v in enumerate(tree.labels)}

@@ -1,8 +1,8 @@
-"""How much of one tree another has, for train-tree --compare: the papers' "are the trees similar", as numbers.
+"""Comparison of trees for train-tree --compare: the papers' "are the trees similar", as numbers.
 
 Islam and Brankovic compare trees by their logic rules. A rule is the conjunction of the tests on the way to a
-leaf, and the leaf's label. It is kept where the other tree has a rule of the same tests, whatever their order
-and their thresholds.
+leaf, and the leaf's label. It is kept if the other tree has a rule with the same tests, whatever their order
+and thresholds.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from ppdm_cli.trees.tree import Tree
 
 
 class HasTree(Protocol):
-    """What training gives."""
+    """The protocol of results of training."""
 
     @property
     def tree(self) -> Tree: ...
 
 
 TreeLike = Tree | HasTree | str | Path
-"""A tree, what training gave, or the file of a tree."""
+"""A tree, the result of training, or the file of a tree."""
 
 
 class MovedFigures(TypedDict):
-    """What --json says of an attribute's thresholds."""
+    """The figures of an attribute's thresholds for --json."""
 
     attribute: str
     thresholds: int
@@ -50,7 +50,7 @@ class MovedFigures(TypedDict):
 
 
 class ComparedFigures(TypedDict):
-    """What --json says of a comparison."""
+    """The figures of a comparison for --json."""
 
     same_root: bool
     attributes: dict[str, list[str]]
@@ -69,13 +69,13 @@ class Moved:
 
     attribute: str
     thresholds: tuple[float, ...]
-    """The other tree's, in units of the column's carrier."""
+    """The other tree's thresholds, in units of the column's carrier."""
     nearest: tuple[float, ...]
     records: int | None = None
-    """How many records lie between, summed over the thresholds; None without records."""
+    """The number of records between, summed over the thresholds; None without records."""
 
     def figures(self, records: int) -> MovedFigures:
-        """Return what --json says, of so many records."""
+        """Return the figures for --json, for so many records."""
         distances = [abs(a - b) for a, b in zip(self.thresholds, self.nearest, strict=True)]
         between = None
         if self.records is not None and records:
@@ -91,7 +91,7 @@ class Moved:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Compared(Displayed):
-    """A tree, another, and what of the other one it keeps."""
+    """A tree, another one, and the parts of that which it keeps."""
 
     tree: Tree
     other: Tree
@@ -100,7 +100,7 @@ class Compared(Displayed):
     moved: tuple[Moved, ...]
     agreeing: int = 0
     records: int = 0
-    """The records that both trees were asked about, and on how many they agree."""
+    """The records on which both trees were compared, and the number on which they agree."""
 
     @property
     def same_root(self) -> bool:
@@ -118,7 +118,7 @@ class Compared(Displayed):
         return sorted(set(_tested(self.tree)) - set(_tested(self.other)))
 
     def figures(self) -> ComparedFigures:
-        """Return what --json says of the comparison."""
+        """Return the figures of the comparison for --json."""
         shared, lost = self.attributes
         low, high = wilson(self.agreeing, self.records)
         held = self.other.counts.sum(axis=1)
@@ -147,21 +147,21 @@ class Compared(Displayed):
 def compare(
     tree: TreeLike, other: TreeLike, data: TableLike | None = None, *, csv: CsvOptions | None = None
 ) -> Compared:
-    """Say how much of another tree a tree keeps.
+    """Compare a tree with another one: how much of that it keeps.
 
     Parameters
     ----------
     tree, other : Tree, Fitted, FromRelease, str or Path
-        Trees, what training gave, or files of trees, of one class.
+        Trees, results of training, or files of trees, of one class.
     data : table, str or Path, optional
         Records, an original or a reconstruction, on which their predictions are compared.
     csv : CsvOptions, optional
-        How a CSV is read.
+        The options for reading a CSV.
 
     Returns
     -------
     Compared
-        The rules that are kept, how thresholds moved, and on how many records the trees agree.
+        The kept rules, the moves of thresholds, and the number of records on which the trees agree.
     """
     tree, other = as_tree(tree), as_tree(other)
     return compared(tree, other, None if data is None else open_records(data, tree, csv))
@@ -175,11 +175,11 @@ def as_tree(tree: TreeLike) -> Tree:
 
 
 def compared(tree: Tree, other: Tree, table: Table | None) -> Compared:
-    """Compare two trees, and what they predict of a table's records."""
+    """Compare two trees, and their predictions for a table's records."""
     tree.check_single()
     other.check_single()
     if tree.class_name != other.class_name:
-        what = f"one tree predicts {quoted(tree.class_name)}, the other {quoted(other.class_name)}"
+        what = f"one tree predicts {quoted(tree.class_name)}, but the other {quoted(other.class_name)}"
         raise MismatchError("trees-of-two-classes", what, "name two trees of one class")
     here, there = _cuts(tree), _cuts(other)
     moved = [
@@ -225,7 +225,9 @@ def _kept(tree: Tree, other: Tree) -> frozenset[int]:
 
 
 def _rules(tree: Tree) -> dict[int, Hashable]:
-    """Return each leaf's label and the tests on its way: an attribute, and which side of a cut or category."""
+    """Return each leaf's label and the tests on its path: an attribute, and the side of a cut or the
+    category.
+    """
     tests: list[frozenset[Hashable]] = [frozenset()]
     for _, above, feature, branch in tree.branches():
         side = ("<=", ">")[branch] if feature.numeric else ("=", feature.categories[branch])

@@ -1,8 +1,8 @@
 """Ensembles for `train-tree --trees`: trees that differ, whose shares are averaged, and one that imitates them.
 
 Each tree is grown from a part of the records or of their draws, and sees half of the attributes. It isn't
-pruned: averaging does what pruning is for. `auto` takes an ensemble only where records that were held out show
-that it is right about more of them (docs/how-to/train-a-tree.md).
+pruned: averaging does what pruning is for. `auto` takes an ensemble only if held-out records show that it is
+right about more of them (docs/how-to/train-a-tree.md).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ppdm_cli.trees.records import CodedRecords
 from ppdm_cli.trees.tree import Tree
 
 SEVERAL, MOST_TREES = 25, 500
-"""How many trees `auto` takes where it doesn't take one, and how many may be asked for."""
+"""The number of trees that `auto` takes if it doesn't take one, and the most that may be requested."""
 LEAST_GAIN = 0.01
 """The share by which an ensemble must be right about more held-out records than one tree."""
 FEWEST_ATTRIBUTES = 9
@@ -34,7 +34,7 @@ SEED = 20062
 
 @dataclass(frozen=True)
 class Ensemble:
-    """How many trees are trained, and whether one that imitates them takes their place."""
+    """The number of trees to train, and whether one that imitates them replaces them."""
 
     trees: int | Literal["auto"] = 1
     distil: bool = False
@@ -42,8 +42,8 @@ class Ensemble:
     def check(self) -> None:
         """Raise a UsageError for a number out of range, or one tree to imitate."""
         if self.trees != "auto" and not (isinstance(self.trees, int) and 1 <= self.trees <= MOST_TREES):
-            what = f"{argument('trees', self.trees)} is no number of trees"
-            raise UsageError("trees-out-of-range", what, f"1 to {MOST_TREES}, or {quoted('auto')}")
+            what = f"{argument('trees', self.trees)} is not a number of trees"
+            raise UsageError("trees-out-of-range", what, f"use 1 to {MOST_TREES}, or {quoted('auto')}")
         if self.distil and self.trees == 1:
             what = f"{argument('distil', True)} needs several trees to imitate"
             raise UsageError("nothing-to-distil", what, f"add {argument('trees', SEVERAL)}")
@@ -51,7 +51,7 @@ class Ensemble:
     def check_compared(self) -> None:
         """Raise a UsageError unless the result is one tree, whose rules can be compared."""
         if self.trees != 1 and not self.distil:
-            what = f"{argument('compare')} compares the rules of one tree with another's, not those of several"
+            what = f"{argument('compare')} compares the rules of one tree, not of several"
             raise UsageError("several-trees", what, f"add {argument('distil', True)}, or leave it out")
 
 
@@ -111,7 +111,7 @@ def of_records(records: CodedRecords, options: Options, wanted: Ensemble) -> tup
 
 
 def _chosen(records: CodedRecords, options: Options, wanted: Ensemble) -> tuple[Ensemble, list[str]]:
-    """Return what a tree and an ensemble from three quarters of the records say on the others."""
+    """Return the results of a tree and an ensemble from three quarters of the records, on the others."""
     order, kept = generator().permutation(records.rows), records.rows // 4
     if kept < FEWEST_HELD:
         return decided(wanted, None)
@@ -127,13 +127,15 @@ def rightly(records: CodedRecords, tree: Tree) -> np.ndarray:
 
 
 def decided(wanted: Ensemble, right: list[np.ndarray] | None) -> tuple[Ensemble, list[str]]:
-    """Return what `auto` takes by what one tree and an ensemble are right about, if anything shows it.
+    """Return the choice of `auto` from the records that one tree and an ensemble are right about, if any.
 
     An ensemble must be right about 1% more of the held-out records, and by two standard errors.
     """
     one = replace(wanted, trees=1, distil=False)
     if right is None:
-        return one, ["The records that are held out are too few or too perturbed to ask for several trees."]
+        return one, [
+            "Held-out records are too few or too perturbed to decide on several trees, so one is trained."
+        ]
     apart = right[1].astype(float) - right[0]
     gain = float(apart.mean())
     points = f"{100 * abs(gain):.1f} points {'more' if gain > 0 else 'less'} often"

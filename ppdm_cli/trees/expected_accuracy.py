@@ -1,10 +1,10 @@
-"""The accuracy to expect of a tree from a release, for train-tree: with an interval, or none at all.
+"""Expected accuracy of a tree from a release, for train-tree: with an interval, or none at all.
 
-A record's published values say, without bias, how much of it lies in each leaf, and so how likely the
-leaf's label is right (maths 2): the mean over records that were held back has a standard error. With many
-attributes that says nothing; then a model learnt from one fold alone judges the tree grown without it.
-Its figure and the tree's own model's are on either side of the truth or near it, so how far they are apart
-says how far off they are.
+A record's published values give an unbiased estimate of how much of it lies in each leaf, and so of the
+probability that the leaf's label is right (docs/technical/method.md): the mean over records that were held back
+has a standard error. With many attributes that is too uncertain; then a model learned from one fold alone
+judges the tree grown without it. Its figure and the tree's own model's are on either side of the truth or near
+it, so their distance shows how far off they are.
 """
 
 from __future__ import annotations
@@ -26,22 +26,24 @@ from ppdm_cli.trees.records import CodedRecords
 from ppdm_cli.trees.tree import majority
 
 Region = Mapping[int, Floats]
-"""The codes that reach a node, by attribute; of one that is not tested on the way, every code."""
+"""The codes that reach a node, by attribute; every code for an attribute that is not tested on the path."""
 WIDEST_INTERVAL = 0.1
 """The largest half-width of an interval that is given."""
 OF_A_TABLE, OF_DRAWN_RECORDS = 0.9, 0.5
-"""How far from the judge's figure to the own model's the accuracy of a tree is, by what it was grown from."""
+"""The place of a tree's accuracy between the judge's figure and its own model's, by the kind of records it was
+grown from.
+"""
 LEAST_OFF, MISSED = 0.025, 0.5
-"""By so much, and such a share of what is between the two, both may be off (docs/technical/experiments.md)."""
+"""The amount by which both may be off, and the share of their distance (docs/technical/experiments.md)."""
 OTHER_TREE = 0.005
-"""By so much a tree grown without a fold may be better or worse than the tree."""
+"""The amount by which a tree grown without a fold may be better or worse than the tree."""
 FEWEST_JUDGES, WEAKEST_JUDGED, MOST_JUDGED_LABELS = 500, 3.0, 8
-"""A judge that learnt from fewer records, from attributes of a smaller gamma, or more labels, is not asked."""
+"""The least records and gamma, and the most labels, with which a judge is used."""
 
 
 @dataclass(frozen=True)
 class ExpectedAccuracy:
-    """An accuracy with its 95 % interval, or only the baseline: the share of the most common class."""
+    """An accuracy with its 95% interval, or only the baseline: the share of the most common class."""
 
     baseline: float
     how: Literal["held-out", "judged", "unknown"] = "unknown"
@@ -52,24 +54,26 @@ class ExpectedAccuracy:
 
 @dataclass(frozen=True)
 class AccuracyEvidence:
-    """What a release says of a tree."""
+    """The evidence of a release about a tree."""
 
     right: Floats
-    """For records that the tree was grown without, an unbiased figure of whether it is right about each."""
+    """An unbiased estimate of whether the tree is right about each record that it was grown without."""
     own: float
-    """The share of the records that it is right about, as its own model has it; NaN where no judge is asked."""
+    """The share of the records that it is right about, by its own model; NaN if no judge is used."""
     judged: float
-    """The same as a model has it that was learnt from one fold alone, of the tree grown without that fold."""
+    """The same share by a model learned from one fold alone, for the tree grown without that fold."""
     judges: int
     """The records of that fold."""
     trusted: float
-    """How far from the judge's figure to its own model's the accuracy of such a tree is."""
+    """The place of such a tree's accuracy between the judge's figure and its own model's."""
     gap: float = 0.0
-    """What thresholds within bins may set right."""
+    """The share of records that thresholds within bins may set right."""
 
 
 def _inverse(channel: Channel) -> Floats:
-    """Return by (original, published) code what a published code says of the original one, unbiased."""
+    """Return the unbiased evidence of a published code about the original one, by (original, published)
+    code.
+    """
     if channel.kept:
         return np.eye(channel.domain.size)
     return channel.matrix.solve(np.eye(channel.matrix.outputs))
@@ -78,7 +82,7 @@ def _inverse(channel: Channel) -> Floats:
 def rightness(
     sample: Sample, fold: int, records: CodedRecords, grown: Grown, numbers: tuple[int, ...]
 ) -> Floats:
-    """Return for each record of a fold an unbiased estimate of whether the tree is right about it."""
+    """Return an unbiased estimate of whether the tree is right about each record of a fold."""
     rows = np.flatnonzero(sample.folds == fold)
     labels = _inverse(sample.label)[:, sample.labels[rows]]
     inverse = [_inverse(sample.channels[p]) for p in numbers]
@@ -131,11 +135,11 @@ def regions(records: CodedRecords, grown: Grown) -> Iterator[tuple[int, Region]]
 
 
 def rightness_of_baseline(sample: Sample) -> Floats:
-    """Return for each record whether always the most common class would be right about it, unbiased.
+    """Return an unbiased estimate of whether the baseline is right about each record.
 
     The class is chosen without the record's fold: of many labels the one that chance favours would look more
-    common than it is. Nothing is returned where labels are published in several ways: one inverse does not undo
-    these.
+    common than it is. Nothing is returned if labels are published in several ways, which one inverse can't
+    undo.
     """
     if not sample.records or (sample.varies and not sample.label.kept):
         return np.zeros(0)
@@ -147,7 +151,7 @@ def rightness_of_baseline(sample: Sample) -> Floats:
 
 
 def expected_of_leaf(sample: Sample, baseline: float) -> ExpectedAccuracy:
-    """Return what to expect of a tree that knows only the classes' shares."""
+    """Return the expected accuracy of a tree that knows only the classes' shares."""
     return _given("held-out", *_mean(rightness_of_baseline(sample)), baseline)
 
 

@@ -1,9 +1,9 @@
 """Trees as text for people, and exports for programs of other makers: one SQL expression, PMML.
 
 A missing value or a category that training never saw follows the heaviest branch in exports, because C4.5's
-fractional records cannot travel; `predict --heaviest` does the same. Numbers are written so that they read
-back exactly. Reports and notebooks show C4.5's own look: control characters are written out, long texts
-shortened, and what could be mistaken for a part of the tree's own text is put in quotes.
+fractional records cannot travel; `predict --heaviest` does the same. Numbers are written so that they read back
+exactly. Reports and notebooks show C4.5's own look: control characters are written out, long texts shortened,
+and names that could be mistaken for a part of the tree's own text are put in quotes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ppdm_cli.trees.tree import Feature, StoredValue, Tree, majority
 
 EXPORTS = (".txt", ".sql", ".pmml")
 MOST_SQL_LABELS = 250
-"""The most labels of which the sums are compared in SQL: engines nest no deeper than 1,000 conditions."""
+"""The most labels whose sums are compared in SQL: engines nest at most 1,000 conditions."""
 _DIGITS = 13
 """The digits of a share in a text of SQL."""
 _LARGEST_POWER = 62
@@ -45,12 +45,12 @@ class TreeExport:
         if self._suffix not in EXPORTS:
             raise UsageError(
                 "unknown-export",
-                f"the suffix of {quoted(path.name)} names no export",
+                f"{quoted(path.name)} has no suffix of an export",
                 f"name a file that ends in {', '.join(EXPORTS)}",
             )
         self.into = stack.enter_context(PendingFile(path, force))
         self.has_note = self._suffix != ".txt"
-        """Whether it is for programs, and says what it does with missing values."""
+        """True if it is for programs, and explains missing values."""
 
     def fill(self, tree: Tree, note: str = "") -> None:
         if self._suffix == ".txt":
@@ -62,18 +62,20 @@ class TreeExport:
 
 @dataclass(frozen=True)
 class LeafCondition:
-    """What an attribute is on the way to a leaf: low < value <= high, or a category, or none of some."""
+    """The condition on an attribute on the path to a leaf: low < value <= high, or a category, or none of
+    some.
+    """
 
     low: float = -inf
     high: float = inf
     only: tuple[StoredValue, ...] | None = None
     other_than: tuple[StoredValue, ...] = ()
     missing: bool = True
-    """Whether a missing value is sent there too."""
+    """True if a missing value is sent there too."""
 
 
 def shares_at(tree: Tree) -> Floats:
-    """Return the classes' shares at each node, as `predict` has them where a record ends there."""
+    """Return the classes' shares at each node, as `predict` gives them to a record that ends there."""
     counts, parent = tree.counts.copy(), tree.parent
     for node in np.flatnonzero(counts.sum(axis=1) <= 0).tolist():  # parents come before their children
         counts[node] = counts[parent[node]] if parent[node] >= 0 else 1
@@ -126,7 +128,7 @@ def value_of(value: StoredValue, dtype: str) -> StoredValue:
 
 
 def sql(tree: Tree, note: str) -> str:
-    """Return the expression, after comments that say how to use it and what missing values do."""
+    """Return the expression, after comments on its use and on missing values."""
     several, shares, labels = tree.roots > 1, shares_at(tree), _sql_labels(tree)
     what = f"{tree.roots} decision trees whose shares are averaged" if several else "A decision tree"
     head = [f"-- {what}: SELECT *, (this expression) AS predicted FROM records", f"-- {note}"]
@@ -140,7 +142,7 @@ def _sql_labels(tree: Tree) -> list[str]:
 
 
 def _sql_cases(tree: Tree, ways: Mapping[int, Mapping[int, LeafCondition]], results: list[str]) -> list[str]:
-    """Return the lines of an expression that has the result of the leaf where a record ends."""
+    """Return the lines of an expression with the result of a record's leaf."""
     *rules, last = ways
     if not rules:
         return [results[last]]
@@ -186,7 +188,7 @@ def _sql_average(tree: Tree, labels: list[str], shares: list[str]) -> list[str]:
 
 
 def _sql_condition(feature: Feature, condition: LeafCondition) -> str:
-    """Return a condition that is true where a record is sent there; empty where every record does."""
+    """Return a condition that is true for records that are sent there; empty if every record is."""
     name = _sql_quoted(feature.name, '"')
     nan = f"lower(CAST({name} AS VARCHAR)) = 'nan'"  # greater than any number; SQLite has none
     floating = pa.types.is_floating(dtypes.parse(feature.dtype))
@@ -251,7 +253,7 @@ def _sql_number(number: float) -> str:
 def _sql_quoted(text: str, mark: str) -> str:
     if "\0" in text:
         what = "a name or a category of the tree has a null character, which no SQL can hold"
-        raise UsageError("unexportable-character", what, "export another form")
+        raise UsageError("unexportable-character", what, "use another format")
     return mark + text.replace(mark, 2 * mark) + mark
 
 
@@ -374,7 +376,7 @@ def _pmml_text(text: str) -> str:
     """Return an attribute's value in quotes."""
     if _NOT_XML.search(text):
         what = "a name or a category of the tree has a character that no XML can hold"
-        raise UsageError("unexportable-character", what, "export another form")
+        raise UsageError("unexportable-character", what, "use another format")
     from xml.sax.saxutils import quoteattr  # which imports http and ssl
 
     return quoteattr(text)
@@ -392,7 +394,7 @@ def as_text(tree: Tree) -> str:
 
 
 def outlined(tree: Tree) -> Iterator[tuple[int, str]]:
-    """Yield each line, depth first, with the node that it leads to; of several trees one after the other."""
+    """Yield each line, depth first, with its node; several trees come one after the other."""
     for root in range(tree.roots):
         if tree.roots > 1:
             yield root, f"Tree {root + 1} of {tree.roots}"
@@ -447,7 +449,7 @@ def _test(feature: Feature, threshold: float, branch: int) -> str:
 
 
 def _end_of_bin(feature: Feature, threshold: float) -> int | float | str | None:
-    """Return the round number that a bin of doubles ends before, where a threshold is the last one below it."""
+    """Return the round number at which a bin of doubles ends, if a threshold is the last double below it."""
     if feature.dtype != "double":
         return None
     above = exact_cut(feature, nextafter(threshold, inf))
@@ -466,7 +468,7 @@ def _cut(feature: Feature, threshold: float) -> str:
 def exact_cut(feature: Feature, threshold: float) -> int | float | str:
     """Return a threshold in original units: a date, a decimal, a number; exact, so that it can be read back.
 
-    What the column's type cannot write stays a number in units of its carrier.
+    A threshold that the column's type cannot write stays a number in units of its carrier.
     """
     kind = dtypes.parse(feature.dtype)
     low, high = dtypes.limits(kind)

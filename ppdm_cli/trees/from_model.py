@@ -1,8 +1,8 @@
 """Growing trees for releases: on the estimated joint distribution, not on any record.
 
-The cells of J are weighted records; with a forest the values of each record are drawn from their
-posterior, some times, for C4.5 as it is. A threshold of a table's tree that falls within a bin is found from
-how the bins beside it are mixed.
+The cells of J are weighted records; with a forest the values of each record are drawn from their posterior,
+some times, for C4.5 as it is. A threshold of a table's tree that falls within a bin is found from the class
+shares of the bins beside it.
 """
 
 from __future__ import annotations
@@ -30,24 +30,26 @@ from ppdm_cli.trees.tree import Feature, Tree, majority
 LEAST_BRANCH = 1e-3
 """The share of the records that two branches need when growing on a table."""
 MOST_DRAWS, HELD_DRAWS, MOST_DRAWN = 5, 2, 500_000
-"""How many times the values of each record are drawn from a forest, and how many records that may make."""
+"""The number of draws of each record's values from a forest, and the most records that these make."""
 MOST_DEALT = 2_500_000
-"""How many drawn records are dealt between the trees of an ensemble at most."""
+"""The most drawn records that are dealt between the trees of an ensemble."""
 BRANCH, LEAST_IN_BRANCH = 50, 5
 """The drawn records that two branches need in an ensemble, divided by the number of classes, and at least."""
 DISTILLED = Options("gain", 10, mdl=False)
-"""How one that imitates them is, so that it can be read: the records are several draws of each."""
+"""The options of a tree that imitates them, so that it stays readable: the records are several draws of
+each.
+"""
 MADE_UP = 20_000
 """The number of records by which a model judges a tree."""
 SEED = 20061
 """The seed of the records that a forest gives, fixed so that a release has one tree."""
 APART = 0.5
-"""How much the classes' shares must differ on both sides of a bin before a threshold moves into it."""
+"""The difference of the classes' shares on both sides of a bin above which a threshold moves into it."""
 
 
 @dataclass(frozen=True, eq=False)
 class DrawnRecords:
-    """Records with class and values drawn from a model, and what a tree is to learn from them."""
+    """Records with class and values drawn from a model, and those that a tree should learn from."""
 
     records: CodedRecords
     taught: CodedRecords
@@ -70,11 +72,11 @@ class ModelTrees:
 
     @property
     def kept(self) -> list[int]:
-        """Return the places of kept columns: trees may ask them, whatever the model has."""
+        """Return the places of kept columns: trees may test them, whatever the model has."""
         return [p for p, c in enumerate(self._sample.channels) if c.kept]
 
     def places(self, model: Law) -> tuple[int, ...]:
-        """Return the places that a tree may ask: kept columns, and those that depend on the class."""
+        """Return the places that a tree may test: kept columns, and those that depend on the class."""
         own, whole = model.places, self._learnt.model
         if isinstance(whole, GivenKept):
             own = whole.telling
@@ -96,14 +98,14 @@ class ModelTrees:
 
     @property
     def _in_ensembles(self) -> Options:
-        """Return how the trees of an ensemble are grown from drawn records."""
+        """Return the options for growing an ensemble's trees from drawn records."""
         return Options("gain", max(LEAST_IN_BRANCH, BRANCH / len(self._labels)), prune=False, mdl=False)
 
     @property
     def _imitates(self) -> bool:
         """Return whether a tree is grown from drawn values with the classes that the model gives them.
 
-        Where most cells are withheld a record shows little that the model does not: drawn classes are noise.
+        If most cells are withheld, a record adds little to the model: drawn classes are noise.
         """
         return isinstance(self._learnt.model, Model) and (self._sample.varies or not self._learnt.confirmed)
 
@@ -130,7 +132,7 @@ class ModelTrees:
     def _cells(self, model: Model) -> tuple[CodedRecords, Floats]:
         """Return every cell that holds anything as a record without a class, and the tables over them.
 
-        The tables are (tables, classes, cells): the model's, then those learnt without a fold.
+        The tables are (tables, classes, cells): the model's, then those learned without a fold.
         """
         attributes = self._sample.channels
         tables = np.stack(
@@ -149,7 +151,7 @@ class ModelTrees:
         return records, flat[:, :, kept]
 
     def trees(self, model: Law, without: int | None = None) -> tuple[CodedRecords, list[Grown]]:
-        """Return the tree or trees of a model that was learnt from all records, or without a fold."""
+        """Return the tree or trees of a model that was learned from all records, or without a fold."""
         if self.wanted != ONE:
             return self._ensemble(model, without)
         if isinstance(model, Model) and self.on_cells(model):
@@ -171,7 +173,7 @@ class ModelTrees:
         return records, grown
 
     def packed(self, records: CodedRecords, grown: list[Grown]) -> Tree:
-        """Return what was grown as a tree that records what it was grown with."""
+        """Return the grown nodes as a tree that records its options."""
         return packed(records, self.options, *grown)
 
     def _table_tree(self, model: Model) -> tuple[CodedRecords, Grown]:
@@ -230,7 +232,7 @@ class ModelTrees:
         )
 
     def right_about_held(self, held: Law, fold: int) -> np.ndarray:
-        """Return whether what was grown without a fold is right about its records, as drawn without it."""
+        """Return whether a tree grown without a fold is right about its records, as drawn without it."""
         tree = self.packed(*self.trees(held, fold))
         return rightly(self._drawn_rows(held, np.flatnonzero(self._sample.folds == fold), 1).records, tree)
 
@@ -299,10 +301,11 @@ def _columns(channel: Channel, codes: np.ndarray) -> Iterator[CodedColumn]:
 
 
 def _within(there: Floats, domain: Bins, cut: int) -> tuple[float | None, float]:
-    """Return where between the two bins beside an edge the class changes, and the records it may set right.
+    """Return the point between the two bins beside an edge at which the class changes, and the records that
+    this may set right.
 
-    `there` are counts by class and bin. Bins further away say what it is like on either side; each of
-    the two is a mixture of the sides, and so much of it lies on the left.
+    `there` are counts by class and bin. Bins further away show the shares on either side; each of the two is a
+    mixture of the sides, and its part on the left follows.
     """
     if cut < 1 or cut + 2 >= there.shape[1]:
         return None, 0.0

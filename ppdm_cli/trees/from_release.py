@@ -1,4 +1,4 @@
-"""Trees from releases, for train-tree: learn the joint distribution, make the tree, say what to expect."""
+"""Trees from releases, for train-tree: learn the joint distribution, make the tree, estimate its accuracy."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from ppdm_cli.trees.tree import Tree
 
 
 class ReleaseFigures(TypedDict):
-    """What --json says of a training on a release."""
+    """The figures of a training on a release for --json."""
 
     records: int
     model: str
@@ -48,16 +48,16 @@ class ReleaseFigures(TypedDict):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class FromRelease(Displayed):
-    """A tree from a release, and what was learnt on the way."""
+    """A tree from a release, with the facts about its model."""
 
     tree: Tree
     records: int
     expected: ExpectedAccuracy
     model: str
     attributes: tuple[str, ...]
-    """The attributes that the model has."""
+    """The attributes of the model."""
     gain: float
-    """Bits per record by which the model makes the class likelier, on held-out records."""
+    """The gain of the class from the model in bits per record, on held-out records."""
     remarks: list[str] = field(default_factory=list)
 
     def _words(self) -> list[str]:
@@ -67,7 +67,7 @@ class FromRelease(Displayed):
         return [*self.sentences(), *self.tree._body()]
 
     def figures(self) -> ReleaseFigures:
-        """Return what --json says of the training."""
+        """Return the figures of the training for --json."""
         e = self.expected
         return {
             "records": self.records,
@@ -78,29 +78,29 @@ class FromRelease(Displayed):
         }
 
     def sentences(self) -> list[str]:
-        """Return what to tell people."""
+        """Return the sentences of the report."""
         many = counted(len(self.attributes), "attribute")
         learnt = {
             "joint": f"the joint distribution of {listed(self.attributes)}",
-            "bayes": f"each of {many} by itself",
+            "bayes": f"each of {many} separately",
             "forest": f"pairs among {many}",
         }.get(self.model)
         records = counted(self.records, "perturbed record")
-        sentences = [] if learnt is None else [f"Learnt from {records}: {learnt} within each class."]
+        sentences = [] if learnt is None else [f"Learned from {records}: {learnt} within each class."]
         if self.model == "kept":
             sentences = [f"Values of {records} were drawn given the kept columns."]
         e = self.expected
         if e.accuracy is None or e.low is None or e.high is None:
-            sentences.append("The accuracy to expect of the tree cannot be told from this release.")
+            sentences.append("There is too little data to estimate this tree's accuracy.")
         else:
             source = "published records that were held out"
             if e.how == "judged":
-                source = f"a model learnt only from {source}"
+                source = f"a model learned only from {source}"
             sentences.append(
-                f"Expected accuracy on records like the original ones: {100 * e.accuracy:.1f} % "
-                f"(95 % interval {100 * e.low:.1f} to {100 * e.high:.1f}, from {source})."
+                f"Expected accuracy on records like the original ones: {100 * e.accuracy:.1f}% (95% "
+                f"interval {100 * e.low:.1f} to {100 * e.high:.1f}, from {source})."
             )
-        return [*sentences, f"Baseline accuracy, always the most common class: {100 * e.baseline:.1f} %."]
+        return [*sentences, f"Baseline (always the most common class): {100 * e.baseline:.1f}%."]
 
 
 def named_class(class_: str | None, sidecar: Sidecar | None) -> str:
@@ -109,7 +109,7 @@ def named_class(class_: str | None, sidecar: Sidecar | None) -> str:
         return class_
     if sidecar is None or sidecar.class_ is UNSET:
         raise UsageError(
-            "class-needed", "no class is named, and no sidecar names one", f"add {argument('class_', 'COL')}"
+            "class-needed", "no class is named, in a sidecar or otherwise", f"add {argument('class_', 'COL')}"
         )
     return sidecar.class_
 
@@ -145,9 +145,9 @@ def from_release(
     beside = [n for n in opened(sidecar).through(label.name).attributes if n not in used]
     left = [a.name for a in sidecar.attributes if a.name not in used and a.name not in beside]
     if left:
-        why = "of too many values"
+        why = "they have too many values"
         if len(sample.channels) == MOST_CHANNELS:
-            why += f", or because {MOST_CHANNELS} other attributes say more of the class"
+            why += f", or {MOST_CHANNELS} other attributes reveal more about the class"
         remarks.append(f"Not used, because {why}: {listed(left)}.")
     if beside:
         remarks.append(f"Not used, because perturbed together with the class: {listed(beside)}.")
@@ -159,7 +159,9 @@ def _taught(learnt: Learnt, class_name: str, remarks: list[str], wanted: Ensembl
     sample = learnt.sample
     if learnt.careful is not None:
         learnt = learnt.careful
-        remarks.append("Not confirmed: held-out records do not show that the class depends on the attributes.")
+        remarks.append(
+            "Warning: not confirmed. Held-out records don't show that the class depends on the attributes."
+        )
     if wanted.trees == "auto":
         wanted, why = _chosen(learnt, class_name, wanted)
         remarks += why
@@ -168,13 +170,13 @@ def _taught(learnt: Learnt, class_name: str, remarks: list[str], wanted: Ensembl
     bits = learnt.gain / float(np.log(2))
     model = learnt.model
     if model is None:
-        remarks.append("The release shows nothing about the class that held-out records confirm: one leaf.")
+        remarks.append("Held-out records confirm nothing about the class, so the tree has one leaf.")
         tree = maker.leaf()
         return FromRelease(tree, sample.total, expected_of_leaf(sample, baseline), "none", (), 0.0, remarks)
     if isinstance(model, GivenKept) and (
         silent := [sample.channels[p].name for p in model.places if p not in maker.places(model)]
     ):
-        remarks.append(f"Not used, because nothing shows that the class depends on them: {listed(silent)}.")
+        remarks.append(f"Not used, because the class doesn't seem to depend on them: {listed(silent)}.")
     tree, gap = maker.packed(*maker.trees(model)), 0.0
     if tree.size == 1:
         remarks.append(
@@ -186,11 +188,11 @@ def _taught(learnt: Learnt, class_name: str, remarks: list[str], wanted: Ensembl
     evidence = _evidence(learnt, maker, model, whole, gap)
     expected = expected_accuracy(evidence, baseline)
     if expected.accuracy is not None and expected.accuracy < expected.baseline and tree.size > 1:
-        remarks.append("On held-out records the tree is worse than the most common class, so it has one leaf.")
+        remarks.append("On held-out records the tree was worse than the baseline, so it has one leaf.")
         tree = maker.leaf()
         expected = expected_of_leaf(sample, baseline)
     if expected.accuracy is None and tree.size > 1 and sample.varies:
-        remarks.append("Most cells are withheld, so the tree may be worse than always the most common class.")
+        remarks.append("Warning: most cells are withheld, so the tree may be worse than the baseline.")
     return FromRelease(
         tree,
         sample.total,
@@ -203,7 +205,7 @@ def _taught(learnt: Learnt, class_name: str, remarks: list[str], wanted: Ensembl
 
 
 def _baseline(sample: Sample, leaf: Tree) -> float:
-    """Return the share of the most common class, chosen by other records where that can be."""
+    """Return the share of the most common class, chosen by other records if possible."""
     right = rightness_of_baseline(sample)
     if right.size:
         return float(np.clip(right.mean(), 0, 1))
@@ -211,7 +213,7 @@ def _baseline(sample: Sample, leaf: Tree) -> float:
 
 
 def _chosen(learnt: Learnt, class_name: str, wanted: Ensemble) -> tuple[Ensemble, list[str]]:
-    """Return what `auto` takes: one tree, or an ensemble, by a model that learnt from one fold alone."""
+    """Return the choice of `auto`: one tree, or an ensemble, by a model that learned from one fold alone."""
     if learnt.model is None:
         return ONE, []
     if not _can_judge(learnt, learnt.model):
@@ -227,7 +229,7 @@ def _chosen(learnt: Learnt, class_name: str, wanted: Ensemble) -> tuple[Ensemble
 
 
 def _can_judge(learnt: Learnt, model: Law) -> bool:
-    """Return whether a model that learns from one fold alone says something of trees."""
+    """Return whether a model that learns from one fold alone can judge trees."""
     fold = next(iter(learnt.held))
     channels = (*(learnt.sample.channels[p] for p in model.places), learnt.sample.label)
     telling = all(c.kept or c.matrix.amplification >= WEAKEST_JUDGED for c in channels)
@@ -235,7 +237,7 @@ def _can_judge(learnt: Learnt, model: Law) -> bool:
 
 
 def _evidence(learnt: Learnt, maker: ModelTrees, model: Law, tree: Tree, gap: float) -> AccuracyEvidence:
-    """Return what folds that were held back say of trees that were grown without them."""
+    """Return the evidence of held-back folds about trees that were grown without them."""
     sample = learnt.sample
     fold, held = next(iter(learnt.held.items()))
     if maker.kept:

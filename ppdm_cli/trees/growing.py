@@ -23,7 +23,7 @@ from ppdm_cli.trees.tree import Tree, majority, spans
 
 @dataclass(frozen=True)
 class Options:
-    """How to grow and prune."""
+    """The options of growing and pruning."""
 
     criterion: str = "gain-ratio"
     min_records: float = 2
@@ -38,12 +38,14 @@ class Options:
             raise unknown("criterion", self.criterion, ("gain-ratio", "gain"))
         if not 0 < self.confidence <= 0.5:
             what = "the confidence is out of range"
-            raise UsageError("confidence-out-of-range", what, "above 0, at most 0.5; C4.5 takes 0.25")
+            raise UsageError(
+                "confidence-out-of-range", what, "use a number above 0 and at most 0.5, such as C4.5's 0.25"
+            )
         if not 1 <= self.min_records < float("inf"):
             what = "the minimum number of records is out of range"
-            raise UsageError("min-records-out-of-range", what, "1 or more; C4.5 takes 2")
+            raise UsageError("min-records-out-of-range", what, "use 1 or more, such as C4.5's 2")
         if self.max_depth is not None and self.max_depth < 0:
-            raise UsageError("depth-out-of-range", "the depth is negative", "0 or more")
+            raise UsageError("depth-out-of-range", "the depth is negative", "use 0 or more")
 
 
 @dataclass
@@ -74,7 +76,7 @@ def send_down(
     first: np.ndarray,
     kids: np.ndarray,
 ) -> Entries:
-    """Return every entry at the child its slot's test sends it to; missing values to all, in parts."""
+    """Return every entry at the child that its slot's test sends it to; missing values to all, in parts."""
     slot = entries.slot
     code = records.codes.ravel().take((feature * records.rows).take(slot) + entries.record)
     down = code > cut.take(slot)

@@ -66,7 +66,7 @@ class Entries:
 
 @dataclass(frozen=True)
 class OpenLevel:
-    """The nodes of a level: their entries, which of them are open, and whose children they are."""
+    """The nodes of a level: their entries, the open ones, and their parents."""
 
     entries: Entries
     open_: np.ndarray
@@ -83,7 +83,7 @@ class Task:
 
 
 class _Part:
-    """The entries of some slots, numbered anew, with what their keys have in common."""
+    """The entries of some slots, numbered anew, with the common part of their keys."""
 
     def __init__(self, records: CodedRecords, entries: Entries, slots: np.ndarray) -> None:
         self.records, self.entries, self.size = records, entries.only(slots), int(slots.sum())
@@ -253,7 +253,7 @@ class LevelCounter:
 
 @dataclass(frozen=True)
 class _Subtraction:
-    """Which slots are counted, and how the histograms of all dense slots follow from them."""
+    """The slots to count, and the way in which the histograms of all dense slots follow from them."""
 
     counted: np.ndarray
     own: np.ndarray
@@ -283,7 +283,7 @@ class _Subtraction:
 def _subtraction(
     parent: np.ndarray, held: np.ndarray, many: np.ndarray, rows: np.ndarray, cells: int
 ) -> _Subtraction | None:
-    """Return what to count: the largest children are left out where that spares more records than cells."""
+    """Return the slots to count: the largest children are left out if that saves more records than cells."""
     slots = len(parent)
     starts = np.flatnonzero(np.diff(parent, prepend=-1))
     of = rows.take(parent.take(starts))
@@ -307,7 +307,7 @@ def _subtraction(
 
 
 TINY = 1e-6
-"""By less than this, numbers are equal."""
+"""The difference below which numbers count as equal."""
 
 
 @dataclass(frozen=True)

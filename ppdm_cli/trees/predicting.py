@@ -32,9 +32,9 @@ MOST_CHANCES = 1 << 22
 MOST_POSITIONS = 1 << 18
 """The most positions in the tree that are held at a time, of records that are in several."""
 PREDICTED, CONFIDENCE = "predicted", "confidence"
-_OTHER_DATA = "give the tree that ppdm train-tree made of this very table, without weights"
+_OTHER_DATA = "use the tree that ppdm train-tree made of this very table, without weights"
 Outcomes = Mapping[int, np.ndarray]
-"""The numbers of each tested attribute, NaN where missing; or the ranks of its categories, -1 where missing."""
+"""The numbers of each tested attribute, NaN if missing; or the ranks of its categories, -1 if missing."""
 
 
 def open_records(
@@ -43,9 +43,10 @@ def open_records(
     csv: CsvOptions | None = None,
     from_: Literal["arrow", "csv"] | None = None,
 ) -> Table:
-    """Open what a tree may be applied to, an original or a reconstruction: a release's single values lie.
+    """Open a table that a tree may be applied to, an original or a reconstruction: a release's single values
+    may be false.
 
-    A CSV's columns have the types of those that it is `like`.
+    A CSV's columns get the types of those that it is `like`.
     """
     if isinstance(like, Tree):
         types = {**{f.name: f.dtype for f in like.features}, like.class_name: like.class_dtype}
@@ -66,7 +67,9 @@ def open_records(
 def classify(
     tree: Tree, table: Table, output: Output | None = None, to_heaviest: bool = False
 ) -> Measured | None:
-    """Predict every record into an output, if there is one; return what was measured if the class is there."""
+    """Predict every record into an output, if there is one; return the measured accuracy if the class is
+    there.
+    """
     work = Labeller(tree, table, output is not None, to_heaviest)
     none = np.zeros((len(tree.labels),) * 2, np.int64)
     total = Measured(tree.labels, none) if work.has_class else None
@@ -99,8 +102,8 @@ def check_unlabelled(table: Table) -> None:
     if found := [n for n in (PREDICTED, CONFIDENCE) if n in table.schema.names]:
         raise UsageError(
             "predictions-there-already",
-            f"{quoted(table.name)} has columns of the names {listed(found)} already",
-            "rename them: those names are for the tree's predictions",
+            f"{quoted(table.name)} already has columns named {listed(found)}",
+            "rename them, because the tree's predictions get these names",
         )
 
 
@@ -117,7 +120,7 @@ def check_tested(tree: Tree, schema: pa.Schema) -> None:
             raise MismatchError(
                 "tested-column-missing",
                 f"the data has no column {quoted(feature.name)}, which the tree tests",
-                "give data with the columns that the tree was trained on",
+                "use data with the columns that the tree was trained on",
             )
         found = dtypes.normal(schema.field(feature.name).type, feature.name)
         wanted = dtypes.parse(feature.dtype)
@@ -126,7 +129,7 @@ def check_tested(tree: Tree, schema: pa.Schema) -> None:
         if found != wanted and not (feature.numeric and plain):
             raise MismatchError(
                 "tested-column-type",
-                f"the column {quoted(feature.name)} is of type {found}, in the tree {wanted}",
+                f"the column {quoted(feature.name)} is of type {found}, but in the tree of type {wanted}",
                 f"cast it, or for a CSV add {argument('types', wanted, feature.name)}",
             )
 
@@ -139,7 +142,7 @@ def label_array(values: Sequence[StoredValue], dtype: str) -> pa.Array:
 
 @dataclass(frozen=True)
 class Predicted:
-    """The likeliest class of each record (of equally likely ones the first), and how likely it is."""
+    """The most likely class of each record (the first of equally likely ones), and its probability."""
 
     label: np.ndarray
     confidence: np.ndarray
@@ -170,9 +173,9 @@ class AddedLabels:
 
 
 class Labeller:
-    """Adds the predicted label and its confidence to batches, and measures where the class is there.
+    """Adds the predicted label and its confidence to batches, and measures accuracy if the class is there.
 
-    Where nothing is written only the columns that the tree tests are looked at, and the class.
+    If nothing is written, only the columns that the tree tests are read, and the class.
     """
 
     def __init__(self, tree: Tree, table: Table, written: bool = True, to_heaviest: bool = False) -> None:
@@ -211,9 +214,8 @@ def true_codes(tree: Tree, batch: Batch) -> np.ndarray:
         except pa.ArrowException:
             raise MismatchError(
                 "class-type",
-                f"the class {quoted(tree.class_name)} is of type {array.type}, in the tree {kind}",
-                "give it the type that it had in training; "
-                f"for a CSV add {argument('types', kind, tree.class_name)}",
+                f"the class {quoted(tree.class_name)} is of type {array.type}, but in the tree of type {kind}",
+                f"cast it, or for a CSV add {argument('types', kind, tree.class_name)}",
             ) from None
     ranks = pc.index_in(array, value_set=label_array(tree.labels, tree.class_dtype))
     codes = np.array(ranks.fill_null(-1).to_numpy(zero_copy_only=False), np.int64)
@@ -231,9 +233,9 @@ class Membership:
         self._number = np.cumsum(tree.is_leaf) - 1
 
     def leaves(self, batch: Batch) -> tuple[np.ndarray, np.ndarray]:
-        """Return the number of each record's leaf, and whether no value was missing on the way.
+        """Return the number of each record's leaf, and whether no value was missing on the path.
 
-        A missing value goes the way of most training records.
+        A missing value follows most training records.
         """
         node, sure = self._descent.ends(self._descent.outcomes(batch), np.arange(batch.rows))
         return self._number[node], sure
@@ -264,12 +266,12 @@ class Membership:
         fits = (counts >= sure - room) & (counts <= sure + unsure + room)
         whole = np.abs(counts.sum(axis=0) - sure.sum(axis=0) - unsure) <= room
         if not (fits.all() and whole.all()):
-            what = "the tree's leaves do not hold as many records as the data has there"
+            what = "the tree's leaves don't hold as many records as the data has there"
             raise MismatchError("tree-of-other-data", what, _OTHER_DATA)
 
 
 class Descent:
-    """A tree, and what follows from it alone, made once for all batches.
+    """A tree, and all that follows from it alone, made once for all batches.
 
     A missing value goes to all branches in part, or `to_heaviest`.
     """
@@ -286,7 +288,7 @@ class Descent:
         return {i: _outcome(f, batch.column(f.name)) for i, f in features.items()}
 
     def predicted(self, outcomes: Outcomes, rows: int) -> Predicted:
-        """Return the predictions: a leaf's where nothing is missing, else by as many chances as fit."""
+        """Return the predictions: a leaf's if nothing is missing, else by as many probabilities as fit."""
         complete = np.full(rows, self.tree.roots == 1)
         if not self._to_heaviest:
             for number, values in outcomes.items():
@@ -304,7 +306,7 @@ class Descent:
         return np.isnan(values) if self.tree.features[number].numeric else values < 0
 
     def ends(self, outcomes: Outcomes, records: np.ndarray, root: int = 0) -> tuple[np.ndarray, np.ndarray]:
-        """Return the node below a root where each of these records ends, and whether no value was missing.
+        """Return the node below a root at which each of these records ends, and whether no value was missing.
 
         A missing value goes to the heaviest branch.
         """
@@ -332,11 +334,11 @@ class Descent:
         return chances / self.tree.roots
 
     def _descend(self, chances: np.ndarray, outcomes: Outcomes, has: np.ndarray, root: int) -> None:
-        """Add what the records have of the leaves of one tree, by the bits of the attributes that they have.
+        """Add the records' shares of the leaves of one tree, by the bits of the attributes that they have.
 
-        The records go down level by level. Where those with missing values are in too many positions at a
-        time, half of the records go first. Below a node that tests nothing that a record has, it has the
-        chances that were mixed beforehand.
+        The records go down level by level. If those with missing values are in too many positions at a time,
+        half of the records go first. Below a node that tests nothing that a record has, it has the chances that
+        were mixed beforehand.
         """
         tree, rows = self.tree, len(has)
         waiting = [(np.arange(rows), np.full(rows, root), np.ones(rows))]
@@ -363,7 +365,7 @@ class Descent:
             waiting.append((record[which], target, weight[which] * share))
 
     def _child(self, outcomes: Outcomes, record: np.ndarray, node: np.ndarray) -> np.ndarray:
-        """Return the child that each record goes to, -1 where its value is missing."""
+        """Return the child that each record goes to, -1 if its value is missing."""
         tested = self.tree.feature[node].astype(code_type(len(self.tree.features)))
         child = np.empty(len(record), np.int64)
         order = np.argsort(tested, kind="stable")
@@ -378,7 +380,7 @@ class Descent:
 
     @cached_property
     def heaviest(self) -> np.ndarray:
-        """Return which branch of each node most training records went to; of equal ones the first."""
+        """Return the branch of each node that most training records went to; the first of equal ones."""
         tree, held = self.tree, self.tree.counts.sum(axis=1)
         found = np.zeros(tree.size, np.int64)
         for node in np.flatnonzero(~tree.is_leaf).tolist():
@@ -390,7 +392,7 @@ class Descent:
     def _shares(self) -> np.ndarray:
         """Return each node's share of the training records that came to its parent.
 
-        Where none came to any of the children (a tree by hand, or all weights 0) they share alike.
+        If none came to any of the children (a tree by hand, or all weights 0) they share equally.
         """
         tree, parent = self.tree, self.tree.parent[self.tree.roots :]
         held = tree.counts.sum(axis=1)
@@ -401,7 +403,7 @@ class Descent:
 
     @cached_property
     def _mixed(self) -> np.ndarray:
-        """Return the chances at each node of a record of which nothing is known that is tested below it."""
+        """Return the probabilities at each node for a record without any value that is tested below it."""
         tree, parent = self.tree, self.tree.parent
         mixed, total = tree.counts.copy(), tree.counts.sum(axis=1, keepdims=True)
         mixed /= np.maximum(total, 1e-300)
@@ -432,14 +434,14 @@ class Descent:
 
 
 def _bit(number: int | np.ndarray) -> np.ndarray:
-    """Return an attribute's bit; one that it shares may keep a record on its way, which only takes longer."""
+    """Return an attribute's bit; one that it shares may keep a record going, which only takes longer."""
     return np.uint64(1) << np.asarray(number % 64).astype(np.uint64)
 
 
 def _add(
     chances: np.ndarray, record: np.ndarray, node: np.ndarray, weight: np.ndarray, mixed: np.ndarray
 ) -> None:
-    """Add what records have of the nodes where they ended."""
+    """Add the records' shares of the nodes at which they ended."""
     if (record[1:] < record[:-1]).any():
         order = np.argsort(record, kind="stable")
         record, node, weight = record[order], node[order], weight[order]
@@ -463,9 +465,9 @@ def coded(records: CodedRecords, tree: Tree) -> Outcomes:
 
 
 def _outcome(feature: Feature, array: pa.Array) -> np.ndarray:
-    """Return numbers, NaN where missing; or the ranks of categories, -1 where missing or unknown.
+    """Return numbers, NaN if missing; or the ranks of categories, -1 if missing or unknown.
 
-    What is unknown belongs to the group of all others, where the categories have one.
+    An unknown category belongs to the group of all others, if the categories have one.
     """
     if feature.numeric:
         return floats(array)

@@ -1,10 +1,10 @@
-"""Pruning of trees that were grown: as C4.5 release 8 (J48) does it, and by how certain an estimated table is.
+"""Pruning of grown trees: as in C4.5 release 8 (J48), and by the certainty of an estimated table.
 
 C4.5 collapses, then replaces and raises by pessimistic error. The error of a leaf is the upper limit of its
-training errors at a confidence (Quinlan 1993, 4.2). A subtree gives way to a leaf, or to its largest branch
-with all its records sent down again, where that is at most 0.1 errors worse.
+training errors at a confidence (Quinlan 1993, 4.2). A subtree is replaced by a leaf, or by its largest branch
+with all its records sent down again, if that is at most 0.1 errors worse.
 
-A table of a release was also learnt without each of the folds. How much a subtree's saving differs between
+A table of a release was also learned without each of the folds. How much a subtree's saving differs between
 these tables gives its standard error (the delete-a-group jackknife, Kott 2001); a subtree that saves less
 than half of it, or for each leaf less than a ten-thousandth of the records, with two classes, becomes a leaf
 (docs/technical/method.md).
@@ -26,7 +26,7 @@ from ppdm_cli.trees.tree import majority, spans
 FEWEST_TRIED = 512
 """The number of records that are tried before all of them are sent down a branch."""
 STANDARD_ERRORS = 0.5
-"""Standard errors that a subtree of an estimated table must save."""
+"""The standard errors that a subtree of an estimated table must save."""
 LEAF_SHARE = 2e-4
 """The share of the records that each more leaf of an estimated table must save, divided by the number of
 classes."""
@@ -48,7 +48,7 @@ def errors(counts: np.ndarray) -> np.ndarray:
 
 
 def pessimistic(counts: np.ndarray, confidence: float) -> np.ndarray:
-    """Return the errors and what C4.5's `AddErrs` adds, from (nodes, classes) weights."""
+    """Return the errors plus those of C4.5's `AddErrs`, from (nodes, classes) weights."""
     total, wrong = counts.sum(axis=-1), errors(counts)
     n = np.maximum(total, 1e-12)
     none = n * (1 - confidence ** (1 / n))
@@ -105,7 +105,7 @@ class Pruner:
         return first, first + int(self.grown.children[node])
 
     def _decide(self, node: int, first: int, last: int) -> bool:
-        """Prune one node, its children being done; whether its branch was raised."""
+        """Prune one node after its children; return whether its branch was raised."""
         grown = self.grown
         self.tree_error[node] = tree = self.tree_error[first:last].sum()
         leaf = self.leaf_error[node]
@@ -183,7 +183,7 @@ class Pruner:
 
 
 def landed(records: CodedRecords, grown: Grown, weights: Any) -> Floats:
-    """Return by (leaf, column) the sums of weights (records, columns) of the records that end there."""
+    """Return the sums of weights (records, columns) of the records that end in each leaf, by (leaf, column)."""
     from scipy.sparse import csr_array  # on first use: it costs a tenth of a second
 
     ends: list[Entries] = []
@@ -221,7 +221,7 @@ def prune(grown: Grown, inside: Floats) -> None:
 
 
 def totalled(grown: Grown, ended: Floats) -> Floats:
-    """Return by node what ends in it or below, from what ends in each leaf; in place."""
+    """Return the sums in or below each node, from those in each leaf; in place."""
     for node in np.flatnonzero(grown.feature >= 0)[::-1].tolist():  # children come after their parents
         ended[node] = ended[_children(grown, node)].sum(axis=0)
     return ended

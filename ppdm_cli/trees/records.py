@@ -26,13 +26,13 @@ from ppdm_cli.tables import Table
 from ppdm_cli.trees.tree import MOST_CLASSES, MOST_WEIGHT, Feature, StoredValue
 
 LEAST_CUTS = 1024
-"""Quantiles into which a number with too many values is cut, unless a 64th of the records is more."""
+"""The number of quantiles of a number with too many values, unless a 64th of the records is more."""
 MOST_CODES = 1 << 16
 
 
 @dataclass(frozen=True, eq=False)
 class CodedColumn:
-    """One attribute's codes; `values` the largest value of each code, where it is numeric."""
+    """One attribute's codes; `values` has the largest value of each code, if it is numeric."""
 
     feature: Feature
     codes: np.ndarray
@@ -41,7 +41,7 @@ class CodedColumn:
     missing: bool
     cut: bool = False
     ends: bool = False
-    """Whether the values are the ends of bins, where cuts belong; otherwise they lie halfway to the next."""
+    """True if the values are the ends of bins, where cuts belong; otherwise these lie halfway to the next."""
 
     def thresholds(self, codes: np.ndarray) -> np.ndarray:
         """Return the cut behind each of some codes: halfway to the next value, or the end of a bin."""
@@ -60,7 +60,7 @@ class CodedColumn:
 
 @dataclass(frozen=True, eq=False)
 class CodedRecords:
-    """What a tree is grown from."""
+    """The records that a tree is grown from."""
 
     columns: tuple[CodedColumn, ...]
     class_name: str
@@ -75,7 +75,7 @@ class CodedRecords:
 
     @cached_property
     def sizes(self) -> np.ndarray:
-        """Return how many codes each attribute has, besides the missing one."""
+        """Return the number of codes of each attribute, without the missing one."""
         return np.array([c.size for c in self.columns], np.int64)
 
     @cached_property
@@ -112,9 +112,9 @@ def coded_records(
             if name not in known:
                 raise unknown_column(name, known, option)
     if cuts is not None and not 2 <= cuts <= MOST_CODES:
-        raise UsageError("cuts-out-of-range", "the number of cuts is out of range", f"2 to {MOST_CODES}")
+        raise UsageError("cuts-out-of-range", "the number of cuts is out of range", f"use 2 to {MOST_CODES}")
     if class_ in (*drop, *own_weights):
-        what = f"{quoted(class_)} is the class and something else"
+        what = f"{quoted(class_)} is the class, so it can't have another role"
         raise UsageError("class-named-twice", what, "name another column")
     names = [n for n in known if n not in (class_, *drop, *own_weights)]
     kinds = {n: dtypes.normal(table.schema.field(n).type, n) for n in known if n not in drop}
@@ -122,7 +122,7 @@ def coded_records(
     task = partial(_taken, class_, {n: n in numbers for n in kinds})
     parts = scan(table, task, columns=list(kinds), doing="reading")
     if not parts or not sum(len(p[class_]) for p in parts):
-        raise DataError("no-records", f"{quoted(table.name)} has no records", "a tree needs at least one")
+        raise DataError("no-records", f"{quoted(table.name)} has no records", "add records")
 
     def column(name: str) -> CodedColumn:
         pieces = [p.pop(name) for p in parts]
@@ -211,7 +211,9 @@ def _nominal(name: str, kind: pa.DataType, array: pa.ChunkedArray) -> CodedColum
     if len(values) > MOST_CODES:
         what = f"{quoted(name)} has more than {MOST_CODES} categories"
         raise DataError(
-            "too-many-categories", what, f"leave it out, because it names records: {argument('drop', name)}"
+            "too-many-categories",
+            what,
+            f"leave it out, because it identifies records: {argument('drop', name)}",
         )
     size = max(len(values), 1)
     rank = np.empty(len(values) + 1, code_type(size + 1))

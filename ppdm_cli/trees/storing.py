@@ -1,7 +1,7 @@
-"""Trees in files: versioned JSON with one node a line, for train-tree, predict and whatever takes a tree.
+"""Trees in files: versioned JSON with one node a line, for train-tree, predict and all users of trees.
 
-It is decoded strictly: a tree that no training gives is refused with one line, and no number in a file
-decides how much is allocated.
+It is decoded strictly: a tree that no training gives is refused with one line, and no number in a file decides
+how much memory is allocated.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ppdm_cli.trees.tree import Feature, StoredText, StoredValue, Tree
 
 TREE_FORMAT, TREE_VERSION = "ppdm-tree", 1
 LARGEST_TREE = 64 << 20
-"""Bytes of JSON that are written and read at most."""
+"""The most bytes of JSON that are written and read."""
 _TRAIN_AGAIN = "train it again with ppdm train-tree"
 _BEYOND_ASCII = re.compile("[^\n -~]")
 
@@ -56,7 +56,7 @@ class StoredTree(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     features: Annotated[tuple[Feature, ...], Meta(max_length=1 << 16)]
     nodes: Annotated[list[StoredTreeNode], Meta(min_length=1, max_length=1 << 24)]
     roots: Annotated[int, Meta(ge=1, le=1 << 24)] = 1
-    """How many trees there are: the first so many nodes are their roots."""
+    """The number of trees: the first so many nodes are their roots."""
 
 
 def encode_tree(tree: Tree) -> bytes:
@@ -116,14 +116,14 @@ def decode_tree(data: bytes, where: str) -> Tree:
 def _built(stored: StoredTree) -> Tree:
     features = stored.features
     if any(f.prefix and f.dtype != "string" for f in features):
-        raise ValueError("an attribute that is no text has a prefix")
+        raise ValueError("an attribute that isn't text has a prefix")
     labels = tuple(stored.class_.labels)
     numbers, ranks = {f.name: i for i, f in enumerate(features)}, {v: i for i, v in enumerate(labels)}
     nodes = stored.nodes
     if any(len(n.counts) != len(labels) for n in nodes):
-        raise ValueError("a node has not one count for each label")
+        raise ValueError("a node doesn't have one count for each label")
     if any(n.label not in ranks for n in nodes):
-        raise ValueError("a node's label is none of the class's")
+        raise ValueError("a node's label isn't one of the class's")
     if any(n.test is not UNSET and n.test not in numbers for n in nodes):
         raise ValueError("a node tests an attribute that is not listed")
     feature = np.array([-1 if n.test is UNSET else numbers[n.test] for n in nodes], np.int32)
@@ -148,7 +148,7 @@ def _built(stored: StoredTree) -> Tree:
 def check_suffix(path: str | Path) -> None:
     """Raise a UsageError unless a file's name says that it is a tree."""
     if Path(path).suffix.lower() != ".json":
-        what = f"{quoted(Path(path).name)} does not end in .json, and trees are written and read as .json only"
+        what = f"{quoted(Path(path).name)} doesn't end in .json, the only format of trees"
         raise UsageError("not-a-tree-file", what, "name a .json file, such as tree.json")
 
 

@@ -1,7 +1,7 @@
-"""A decision tree or an ensemble as flat arrays, for training, prediction and files; and how good it is.
+"""Decision trees and ensembles as flat arrays, for training, prediction and files; and their accuracy.
 
-The roots come first and children come after their parents, next to each other, so a loop over the
-levels needs no recursion, and no cycle can be written down that `validate` lets pass.
+The roots come first and children come after their parents, next to each other, so a loop over the levels needs
+no recursion, and `validate` refuses every cycle.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MOST_SHOWN = 60
 
 
 def majority(weights: np.ndarray) -> np.ndarray:
-    """Return the heaviest class of each row; of equally heavy ones the first, whatever the rounding."""
+    """Return the heaviest class of each row; the first of equally heavy ones, whatever the rounding."""
     most = weights.max(axis=-1, keepdims=True)
     return np.asarray((weights >= most * (1 - 1e-9)).argmax(axis=-1))
 
@@ -54,7 +54,7 @@ class Feature(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     numeric: bool
     categories: Annotated[tuple[StoredValue, ...], Meta(max_length=MOST_VALUES)] = ()
     prefix: Annotated[int, Meta(ge=0, le=LONGEST_PREFIX)] = 0
-    """How many first characters of text the categories are; 0: all."""
+    """The number of first characters of text that the categories are; 0: all."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -69,18 +69,18 @@ class Tree(Displayed):
     class_dtype: str
     labels: tuple[StoredValue, ...]
     feature: np.ndarray
-    """int32: the attribute tested at each node, -1 at leaves."""
+    """The attribute tested at each node (int32), -1 at leaves."""
     threshold: np.ndarray
-    """float64 in carrier units, NaN where the test is not numeric."""
+    """The thresholds (float64) in carrier units, NaN if the test is not numeric."""
     first_child: np.ndarray
     children: np.ndarray
     counts: np.ndarray
-    """float64 (nodes, classes): the weight of the training records at each node."""
+    """The weight of the training records at each node, float64 (nodes, classes)."""
     label: np.ndarray
-    """int32: the majority class; without records the parent's."""
+    """The majority class (int32); without records the parent's."""
     options: Mapping[str, StoredValue | None] = field(default_factory=dict)
     roots: int = 1
-    """How many trees there are: the first so many nodes are their roots."""
+    """The number of trees: the first so many nodes are their roots."""
 
     def _words(self) -> list[str]:
         grown = [f"{self.leaves} leaves", f"depth {self.depth}", counted(len(self.features), "attribute")]
@@ -125,14 +125,13 @@ class Tree(Displayed):
         return inner, self.children[inner]
 
     def branches(self) -> Iterator[tuple[int, int, Feature, int]]:
-        """Yield each node below a root, its parent, what is tested there, and which outcome leads to the
-        node."""
+        """Yield each node below a root, its parent, the test there, and the outcome that leads to the node."""
         for node, above in enumerate(self.parent.tolist()[self.roots :], self.roots):
             yield node, above, self.features[int(self.feature[above])], node - int(self.first_child[above])
 
     @property
     def levels(self) -> np.ndarray:
-        """Return how many tests lead to each node."""
+        """Return the number of tests that lead to each node."""
         level = np.zeros(self.size, np.int32)
         nodes, depth = np.arange(self.roots), 0
         while nodes.size:
@@ -152,16 +151,16 @@ class Tree(Displayed):
             raise UsageError("several-trees", what, f"train it with {argument('distil', True)}")
 
     def validate(self) -> None:
-        """Raise a ValueError for anything that training cannot give, so that predicting is safe."""
+        """Raise a ValueError for a tree that training cannot give, so that predicting is safe."""
         self._check_words()
         n, classes = self.size, len(self.labels)
         lengths = {len(a) for a in (self.threshold, self.first_child, self.children, self.counts, self.label)}
         if not 1 <= self.roots <= n or lengths != {n} or self.counts.shape != (n, classes):
             raise ValueError("the arrays of the tree have different lengths")
         if not ((self.counts >= 0) & (self.counts <= MOST_WEIGHT)).all():
-            raise ValueError("a count of the tree is negative, too large or no number")
+            raise ValueError("a count of the tree is negative, too large or not a number")
         if (self.label < 0).any() or (self.label >= classes).any():
-            raise ValueError("a node's label is none of the classes")
+            raise ValueError("a node's label isn't one of the classes")
         leaf = self.is_leaf
         if (self.feature < -1).any() or (self.feature >= len(self.features)).any():
             raise ValueError("a node tests an attribute that the tree does not have")
@@ -170,7 +169,7 @@ class Tree(Displayed):
         numeric = np.array([f.numeric for f in self.features] + [False])[self.feature]
         wanted = np.array([2 if f.numeric else len(f.categories) for f in self.features] + [0])[self.feature]
         if (self.children != wanted).any():
-            raise ValueError("a node has not as many children as its test has outcomes")
+            raise ValueError("a node doesn't have as many children as its test has outcomes")
         if (np.isfinite(self.threshold) != numeric).any() or not np.isnan(self.threshold[~numeric]).all():
             raise ValueError("a node has a threshold without a numeric test, or a test without a threshold")
         inner, brood = self._brood
@@ -206,7 +205,7 @@ class Tree(Displayed):
 
 
 class AccuracyFigures(TypedDict):
-    """What --json says of a tree's accuracy."""
+    """The figures of a tree's accuracy for --json."""
 
     records: float
     accuracy: float | None
@@ -214,24 +213,26 @@ class AccuracyFigures(TypedDict):
     high: float | None
     labels: list[StoredValue]
     confusion: list[list[float]]
-    """By true and predicted label."""
+    """The confusion matrix by true and predicted label."""
     unknown_labels: NotRequired[int]
     unlabelled: NotRequired[int]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Measured(Displayed):
-    """Counts by (true label, predicted label), and how many true labels the tree does not know."""
+    """Counts by (true label, predicted label), and the number of true labels that the tree does not know."""
 
     labels: tuple[StoredValue, ...]
     confusion: np.ndarray
     unknown: int = 0
     unlabelled: int = 0
-    """Records without a class; they are not counted."""
+    """The number of records without a class; they are not counted."""
 
     @classmethod
     def of(cls, labels: tuple[StoredValue, ...], true: np.ndarray, predicted: np.ndarray) -> Measured:
-        """Compare codes of labels; a true code of -1 is a label that the tree does not know, -2 is no label."""
+        """Compare codes of labels; a true code of -1 is a label that the tree does not know, -2 means no
+        label.
+        """
         n, known = len(labels), true >= 0
         flat = np.bincount(true[known] * n + predicted[known], minlength=n * n)
         return cls(labels, flat.reshape(n, n), int((true == -1).sum()), int((true == -2).sum()))
@@ -245,7 +246,7 @@ class Measured(Displayed):
         )
 
     def _words(self) -> list[str]:
-        share = "no records" if self.accuracy is None else f"{100 * self.accuracy:.1f} % right"
+        share = "no records" if self.accuracy is None else f"{100 * self.accuracy:.1f}% right"
         return [share, f"{self.records:g} records"]
 
     @property

@@ -104,7 +104,7 @@ def test_no_bound_of_an_attack_is_below_what_a_reader_can_reach(ppdm: Run, tmp_p
     said = json.loads(ppdm("attack", file, "--json").stdout)
     assert check(claims(text), sidecar) >= 1 and check([*objects(said["record"])], sidecar) >= 1
     bounds = {(r["attack"], r["attribute"]): r["bound"] for r in said["attacks"] if r.get("bound")}
-    alike = re.search(r"certain about ([^;]*); it\s+guesses as posterior", text)
+    alike = re.search(r"certain about ([^.]*)\. It\s+guesses them as\s+posterior", text)
     for attribute in re.findall(r"'(\w+)'", alike[1] if alike else ""):
         ratio = _odds(bounds["record", attribute]) / _odds(bounds["posterior", attribute])
         assert ratio == pytest.approx(

@@ -48,7 +48,7 @@ def test_an_attack_says_of_which_releases_it_is_none(tmp_path: Path) -> None:
     made = table(2000, 1, a=range(8), b=["x", "y", "z"], c=range(4))
     perturb(made, tmp_path / "r.parquet", record_epsilon=4, publish=2, keep_order=True, seed=1, rare="publish")
     found = json.loads(ppdm(tmp_path, "r.parquet", "--with", "copying", "--with", "posterior", "--json").stdout)
-    assert found["remarks"] == ["Left out, because what is withheld cannot be copied: 'copying'."]
+    assert found["remarks"] == ["Not attacked, because what is withheld cannot be copied: 'copying'."]
     assert {r["attack"] for r in found["attacks"]} == {"posterior"}
 
 

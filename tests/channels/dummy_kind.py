@@ -40,7 +40,7 @@ class Leaning(ExactDraw):
 
     def __post_init__(self) -> None:
         if self.N < 3 or self.gamma < LEAN + 1:
-            raise RefusedError("leaning-domain", "it needs 3 values, and a gamma above 2", "such as --gamma 9")
+            raise RefusedError("leaning-domain", "it needs 3 values, and a gamma above 2", "try --gamma 9")
 
     @cached_property
     def _matrix(self) -> Floats:

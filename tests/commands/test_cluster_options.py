@@ -10,7 +10,7 @@ import pytest
 from tests.engine.cluster import needs_spark
 from tests.vocabulary import Run, people
 
-FOR_SPARK = "--master and --conf are for Spark; add --engine spark"
+FOR_SPARK = "--master and --conf need --engine spark. Add --engine spark"
 QUICK = {"SPARK_LOCAL_IP": "127.0.0.1", "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 LINE = ["perturb", "p.parquet", "-o", "release", "--gamma", "9", "--engine", "spark"]
 
@@ -26,7 +26,7 @@ def folder(tmp_path: Path) -> Path:
     [
         (["--engine", "threads", "--master", "yarn"], FOR_SPARK),
         (["--engine", "threads", "--conf", "a=b"], FOR_SPARK),
-        (["--conf", "spark.x"], "--conf takes NAME=VALUE; such as --conf spark.executor.memory=4g"),
+        (["--conf", "spark.x"], "--conf takes NAME=VALUE. Try --conf spark.executor.memory=4g"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(more: list[str], said: str, folder: Path, ppdm: Run) -> None:
@@ -38,21 +38,21 @@ def test_what_is_missing_is_named(folder: Path, process: Run) -> None:
     (folder / "without" / "pyspark").mkdir(parents=True)
     (folder / "without" / "pyspark" / "__init__.py").write_text("import no_such_module")
     said = process(*LINE, code=2, PYTHONPATH=str(folder / "without")).stderr.decode()
-    assert said.endswith(" isn't installed; install it: " + f"{sys.executable} -m pip install pyspark pandas\n")
+    assert said.endswith(" isn't installed. Install it: " + f"{sys.executable} -m pip install pyspark pandas\n")
     (folder / "with" / "pyspark" / "sql").mkdir(parents=True)
     (folder / "with" / "pyspark" / "__init__.py").touch()
     (folder / "with" / "pyspark" / "sql" / "__init__.py").write_text("SparkSession = None")
     said = process(
         *LINE, code=2, PYTHONPATH=str(folder / "with"), PATH=str(folder / "empty"), JAVA_HOME=""
     ).stderr.decode()
-    assert said == "ppdm: usage: Spark needs Java, and there is none; install Java 17, or set JAVA_HOME\n"
+    assert said == "ppdm: usage: Spark needs Java, which isn't installed. Install Java 17, or set JAVA_HOME\n"
     assert not (folder / "release").exists()
 
 
 @needs_spark
 def test_a_command_starts_a_session_of_its_own_and_is_silent(folder: Path, process: Run) -> None:
     said = process(*LINE, "--master", "local[1]", "--conf", "spark.ui.enabled=false", **QUICK).stderr.decode()
-    assert "\n500 records to release\n" in said and "WARN" not in said
+    assert "Wrote 500 records to release.\n" in said and "WARN" not in said
     assert "500 records" in process("estimate", "release").stdout.decode()
     said = process(*LINE, "--force", "--master", "spark:nowhere", code=1, **QUICK).stderr.decode()
     assert said.startswith("ppdm: data: Spark cannot be started at 'spark:nowhere'; ") and said.count("\n") == 1

@@ -137,12 +137,12 @@ def test_a_release_that_lies_ends_with_3(here_made: Path, ppdm: Run) -> None:
 
 
 WRONG: dict[str, tuple[Any, str]] = {
-    "fewer rows": (lambda t: t.head(3999), "the original has 3999 records, the release 4000"),
-    "more rows": (lambda t: pl.concat([t, t.head(1)]), "the original has 4001 records, the release 4000"),
+    "fewer rows": (lambda t: t.head(3999), "the original has 3,999 records, but the release 4,000"),
+    "more rows": (lambda t: pl.concat([t, t.head(1)]), "the original has 4,001 records, but the release 4,000"),
     "a missing column": (lambda t: t.drop("age", "since"), "lacks the columns 'age', 'since'"),
     "another type": (
         lambda t: t.with_columns(pl.col("age").cast(pl.Float64)),
-        "'age' is of type double, in the release it was int64",
+        "'age' is of type double, but in the release it was int64",
     ),
     "a word outside": (
         lambda t: t.with_columns(pl.Series("region", [*t["region"][:-1], WORD])),

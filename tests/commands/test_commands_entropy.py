@@ -60,7 +60,7 @@ def test_a_release_gives_a_row_an_attribute(tmp_path: Path, ppdm: Run) -> None:
     assert said.attributes == sidecar.perturbed
     before = listing(tmp_path)
     assert b"also the input" in ppdm("entropy", "r.parquet", "-o", "r.parquet", "--force", code=2).stderr
-    assert b"leave out --gamma" in ppdm("entropy", "r.parquet", "--gamma", "9", code=2).stderr
+    assert b"Leave out --gamma" in ppdm("entropy", "r.parquet", "--gamma", "9", code=2).stderr
     assert listing(tmp_path) == before
 
 
@@ -153,7 +153,7 @@ def test_a_budget_without_meaningful_protection_is_named_before_the_table(ppdm: 
         ppdm("entropy", "--record-epsilon", 9.86, *sizes).stdout,
         ppdm("entropy", "--gamma", "9,20000", "--bins", 5).stdout,
     ):
-        assert shown.startswith(b"No meaningful protection for a whole record")
+        assert b"No meaningful protection for a whole record" in b"".join(shown.splitlines()[:2])
         assert shown.count(b"meaningful") == 1
     assert b"meaningful" not in ppdm("entropy", "--record-epsilon", 9.84, *sizes).stdout
     assert b"meaningful" not in ppdm("entropy", "--gamma", "9,999", "--bins", 5).stdout

@@ -76,7 +76,7 @@ def test_the_table_in_a_file_has_a_sidecar_that_inspect_reads(suffix: str, relea
     assert (sidecar.stage, sidecar.release) == ("estimated", expected.sidecar.release)
     assert sidecar.attributes == expected.sidecar.attributes
     said = ppdm("inspect", name).stdout.decode()
-    assert said.startswith("estimated, 24 records") and "no promise about records" in said
+    assert said.split(": ")[1].startswith("estimated, 24 records.") and "no promise about records" in said
     assert b"is at stage 'estimated'" in ppdm("estimate", name, code=3).stderr
 
 
@@ -109,6 +109,6 @@ def test_what_does_not_fit_is_one_line_with_the_next_step(release: Path, ppdm: R
         for fault, (args, code, words) in faults.items():
             done = ppdm(command, *args, "-o", "new.csv", code=code)
             said = done.stderr.decode()
-            assert words in said and said.count("\n") == 1 and "; " in said, (command, fault, said)
+            assert words in said and said.count("\n") == 1 and ". " in said, (command, fault, said)
             assert "inside ppdm" not in said and not seen(done.stdout + done.stderr), (fault, said)
             assert done.stdout == b"" and listing(release) == before, (command, fault)

@@ -37,7 +37,7 @@ def test_explain_finds_each_sort_of_entry(typed: str, name: str, sort: str, ppdm
 
 
 def test_explain_offers_the_nearest_entry_for_an_unknown_word(ppdm: Run) -> None:
-    for typed, step in (("epsilom", b"did you mean 'epsilon'?"), ("qqqq", b"see docs/glossary.md")):
+    for typed, step in (("epsilom", b"Did you mean 'epsilon'?"), ("qqqq", b"See docs/glossary.md")):
         assert step in ppdm("explain", typed, code=2).stderr
 
 

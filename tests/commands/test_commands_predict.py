@@ -28,7 +28,7 @@ def test_every_format_and_streams(tree: Path, tmp_path: Path, ppdm: Run) -> None
     for name in ("o.parquet", "o.csv", "o.arrow"):
         for data in ("d.parquet", "d.csv"):
             done = ppdm("predict", "t.json", data, "-o", name, "--force")
-            assert done.stdout == b"" and b"100.00 %" in done.stderr
+            assert done.stdout == b"" and b"100.00%" in done.stderr
             found = read_table(tmp_path / name)
             assert found.column_names[-3:] == ["zip", "predicted", "confidence"]
             assert found["predicted"].to_pylist() == found["group"].to_pylist()

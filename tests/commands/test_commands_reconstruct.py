@@ -30,7 +30,7 @@ def held(path: Path, sidecar: Path | None = None) -> pl.DataFrame:
 def test_every_format_holds_what_the_library_makes(suffix: str, release: Path, ppdm: Run) -> None:
     name = f"usable.{suffix}"
     done = ppdm("reconstruct", "r.parquet", "-o", name)
-    said = f"4000 records to {name}, reconstructed by class 'group' with the ml estimate.\n"
+    said = f"Wrote 4,000 records to {name}.\nColumns were matched to the ml estimates within each 'group'.\n"
     assert (done.stdout, done.stderr.decode()) == (b"", said)
     expected = reconstruct(release / "r.parquet")
     found = held(release / name)
@@ -46,7 +46,7 @@ def test_every_format_holds_what_the_library_makes(suffix: str, release: Path, p
     )
     assert [(p.stage, p.records) for p in sidecar.history] == [("perturbed", ROWS)]
     inspected = ppdm("inspect", name).stdout.decode()
-    assert inspected.startswith("reconstructed, 4000 records")
+    assert ": reconstructed, 4,000 records.\n" in inspected
 
 
 def test_the_same_release_gives_the_same_result_whatever_its_format(release: Path, ppdm: Run) -> None:
@@ -88,7 +88,7 @@ def test_json_tells_the_totals_and_they_are_the_estimate(
 
 def test_without_a_class_it_is_global_and_by_class_is_refused(tmp_path: Path, ppdm: Run) -> None:
     perturb(people(ROWS), tmp_path / "r.parquet", gamma=9, drop=["since", "group"])
-    assert b"reconstructed globally" in ppdm("reconstruct", "r.parquet", "-o", "u.csv").stderr
+    assert b"matched to the ml estimates.\n" in ppdm("reconstruct", "r.parquet", "-o", "u.csv").stderr
     for asked in ("--method by-class", "--method joint", "--estimator inverse"):
         ppdm("reconstruct", "r.parquet", "-o", "new.csv", *asked.split(), code=2)
 
@@ -100,7 +100,9 @@ def test_perturb_estimate_and_reconstruct_are_piped(release: Path, ppdm: Run) ->
     ppdm("perturb", "original.parquet", "-o", "filed.parquet", "--like", "r.parquet", "--seed", "8")
     expected = reconstruct(release / "filed.parquet").frame
     done = ppdm("reconstruct", "-", "-o", "-", stdin=arrow)
-    assert done.stderr.startswith(b"4000 records to -, reconstructed by class 'group'")
+    assert done.stderr.startswith(
+        b"Wrote 4,000 records to -.\nColumns were matched to the ml estimates within each 'group'"
+    )
     stream = pa.ipc.open_stream(done.stdout)
     assert pl.DataFrame(stream.read_all()).equals(expected)
     assert b'"stage": "reconstructed"' in stream.schema.metadata[b"ppdm"]
@@ -109,7 +111,7 @@ def test_perturb_estimate_and_reconstruct_are_piped(release: Path, ppdm: Run) ->
     (release / "u.csv").write_bytes(done.stdout)
     assert held(release / "u.csv", release / "u.json").equals(expected)
     without = ppdm("reconstruct", "-", "-o", "-", "--to", "csv", stdin=arrow)
-    assert without.stdout == done.stdout and b"Its sidecar is not kept" in without.stderr
+    assert without.stdout == done.stdout and b"the sidecar is lost" in without.stderr
     said = ppdm("reconstruct", "-", "-o", "-", "--json", stdin=arrow, code=2).stderr
     assert b"name an output file" in said
 

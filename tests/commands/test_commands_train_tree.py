@@ -30,7 +30,7 @@ def test_a_tree_in_every_form(table: Path, tmp_path: Path, ppdm: Run) -> None:
         "--predicted", "p.csv", *[a for e in exports for a in ("--export", e)],
     )  # fmt: skip
     said = done.stdout.decode()
-    assert done.stderr == b"" and "age <= 50: young" in said and "100.00 %" in said and "Importance" in said
+    assert done.stderr == b"" and "age <= 50: young" in said and "100.00%" in said and "Importance" in said
     assert set(listing(tmp_path)) == {"people.parquet", "t.json", "p.csv", *exports}
     predicted = read_table(tmp_path / "p.csv")
     assert predicted["predicted"].to_pylist() == predicted["group"].to_pylist()
@@ -52,7 +52,7 @@ def test_a_release_and_its_reconstruction_are_both_taken(table: Path, tmp_path: 
     for name in ("r.parquet", "r.csv"):
         perturb(str(table), tmp_path / name, gamma=19, class_="group", seed=1)
         said = ppdm("train-tree", name, "-o", "t.json", "--force").stdout.decode()
-        assert "Learnt from 600 perturbed records" in said and "Expected accuracy" in said
+        assert "Learned from 600 perturbed records" in said and "Expected accuracy" in said
         assert load_tree(tmp_path / "t.json").class_name == "group", "the class of the sidecar"
         reconstruct(str(tmp_path / name), tmp_path / f"u{name}")
         ppdm("train-tree", f"u{name}", "-o", "t.json", "--force")

@@ -74,7 +74,7 @@ def test_a_column_may_be_named_as_the_recipes_one_where_there_are_none() -> None
     release = perturb(frame, gamma=9, **settings)
     assert release.frame.columns.count(COLUMN) == 1 and COLUMN in [a.name for a in release.sidecar.attributes]
     assert estimate(release.frame, sidecar=release.sidecar, attributes=[COLUMN]).records == 900
-    with pytest.raises(UsageError, match=f"named '{COLUMN}'"):
+    with pytest.raises(UsageError, match=f"the reserved name '{COLUMN}'"):
         perturb(frame, record_epsilon=2, publish=2, **settings)
     dropped = settings | {"drop": ["who", COLUMN]}
     assert opened(perturb(frame, record_epsilon=2, publish=2, **dropped).sidecar).beside

@@ -63,12 +63,12 @@ def test_data_on_standard_output_are_whole_or_the_run_has_failed(
     before = listing(tmp_path)
     line = DATA[name]
     assert shell(f"{line} 2> log | true", code=1).stderr == b"" and (tmp_path / "log").read_bytes() == b""
-    said = b"ppdm: data: no space left for 'standard output'; free some, or name another disk\n"
+    said = b"ppdm: data: no space left for 'standard output'. Free some, or use another disk\n"
     assert shell(f"{line} > /dev/full", code=1).stderr == said
     short = f"head -c 1000000 /dev/zero > part; ulimit -f 1000; {line} >> part"
     said = b"ppdm: data: 'standard output' cannot be written: File too large; "
     assert shell(short, code=1, PYTHONUNBUFFERED="1").stderr.startswith(said)
-    assert shell(f"{line} >&-", code=1).stderr.startswith(b"ppdm: data: 'standard output' is closed; ")
+    assert shell(f"{line} >&-", code=1).stderr.startswith(b"ppdm: data: 'standard output' is closed. ")
     for made in ("log", "part"):
         (tmp_path / made).unlink()
     assert listing(tmp_path) == before, "no sidecar is left of what did not arrive"
@@ -93,12 +93,12 @@ def test_a_report_that_nobody_reads_is_no_failure(line: str, shell: Shell, tmp_p
 
 def test_closed_streams(shell: Shell) -> None:
     said = shell("ppdm inspect r.parquet >&-", code=1).stderr
-    assert said.startswith(b"ppdm: data: 'standard output' is closed; ")
+    assert said.startswith(b"ppdm: data: 'standard output' is closed. ")
     shell("ppdm --help >&- 2>&- <&-", code=1)
     assert shell("ppdm inspect r.parquet 2>&- <&-").stdout
     shell("ppdm inspect nosuch.parquet 2>&-", code=1)
     said = shell("ppdm perturb - -o x.csv --gamma 9 <&-", code=1).stderr
-    assert said == b"ppdm: data: standard input is closed; open it, or name a file\n"
+    assert said == b"ppdm: data: standard input is closed. Open it, or name a file\n"
 
 
 def test_no_file_of_a_run_takes_the_number_of_a_closed_stream(shell: Shell, tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def test_a_stage_that_failed_is_thought_of(tmp_path: Path, ppdm: Run, monkeypatc
         ):
             monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO()))
             said = ppdm(*line, "--from", form, code=1).stderr
-            assert b"'standard input' is empty; did the stage before it fail? See what it says" in said
+            assert b"'standard input' is empty. Check the output of the command before it" in said
     assert b"/dev/null' is empty" in ppdm("perturb", "/dev/null", "-o", "x.csv", "--gamma", "9", code=1).stderr
 
 
@@ -166,11 +166,11 @@ def test_a_key_is_not_left_behind_by_a_run_that_failed(shell: Shell, tmp_path: P
 
 
 NOT_TABLES: dict[str, tuple[Callable[[bytes], bytes], str]] = {
-    "gzip": (gzip.compress, "compressed by gzip; decompress it on the way, such as zcat"),
-    "bzip2": (bz2.compress, "compressed by bzip2; decompress it on the way, such as bzcat"),
-    "xz": (lzma.compress, "compressed by xz; decompress it on the way, such as xzcat"),
-    "Parquet": (lambda _: b"PAR1" + bytes(1000), "Parquet, which is read from its end; name the file"),
-    "zip": (lambda _: b"PK\3\4xx", "a zip archive, or a workbook of Excel; save it as CSV"),
+    "gzip": (gzip.compress, "compressed by gzip. Decompress it on the way, such as zcat"),
+    "bzip2": (bz2.compress, "compressed by bzip2. Decompress it on the way, such as bzcat"),
+    "xz": (lzma.compress, "compressed by xz. Decompress it on the way, such as xzcat"),
+    "Parquet": (lambda _: b"PAR1" + bytes(1000), "Parquet, which is read from its end. Name the file"),
+    "zip": (lambda _: b"PK\3\4xx", "a zip archive, or a workbook of Excel. Save it as CSV"),
 }
 
 

@@ -138,4 +138,4 @@ def test_what_is_quick_or_cannot_be_redrawn_shows_none(tmp_path: Path) -> None:
     (dumb,) = watch([call], tmp_path, 80, TERM="dumb")
     for run in (quick, dumb):
         assert run.code == 0 and not run.progress and b"\x1b[?25" not in run.raw, run.raw
-    assert b"\n100 records" in dumb.raw and dumb.raw.startswith(b"No meaningful protection")
+    assert b"\nNo meaningful protection" in dumb.raw and dumb.raw.startswith(b"Wrote 100 records")

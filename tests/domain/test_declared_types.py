@@ -70,7 +70,7 @@ def test_the_report_says_how_to_declare_a_type_and_that_works(tmp_path: Path, pp
     base = ("perturb", "t.csv", "-o", "r.csv", "--force", "--gamma", "9", "--shuffle", "--domain", "age=0:120")
     base += ("--domain", "seen=2024-01-01:2024-12-31")
     said = " ".join(ppdm(*base).stderr.decode().split())
-    assert "Domains taken from the private data, and published with the sidecar: age, seen." in said
+    assert "Domains taken from the private data (now public in the sidecar): age, seen." in said
     (hint,) = re.findall(r"Add (--type [^.]*)\.", said)
     said = " ".join(ppdm(*base, *shlex.split(hint)).stderr.decode().split())
-    assert "private data" not in said and "declare it" not in said
+    assert "private data" not in said and "Declare it" not in said

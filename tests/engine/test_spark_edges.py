@@ -74,7 +74,7 @@ def test_what_spark_does_not_do_is_one_line_with_the_way(tmp_path: Path, session
     original = session.read.parquet(str(tmp_path / "people"))
     said = {
         "attack does not run on Spark": lambda: attack(session.read.parquet(str(released))),
-        "'nosuch'; give what spark.read.parquet makes": lambda: perturb(
+        "'nosuch'. Give what spark.read.parquet makes": lambda: perturb(
             session.read.schema("g string, nosuch int").parquet(str(tmp_path / "old.parquet")), out, gamma=9
         ),
         "an object of type BytesIO is not a name": lambda: perturb(frame, io.BytesIO(), **PLAN),
@@ -91,7 +91,7 @@ def test_what_spark_does_not_do_is_one_line_with_the_way(tmp_path: Path, session
                 estimate(uri)
         with pytest.raises(DataError, match="cannot be used"):
             estimate("hdfs://nohost.invalid:1/x")
-        with pytest.raises(UsageError, match="attack does not run on Spark; call it outside of running"):
+        with pytest.raises(UsageError, match=r"attack does not run on Spark\. Call it outside of running"):
             attack(str(released))
         with pytest.raises(UsageError, match="Spark writes only what it reads itself"):
             perturb(people(300), tmp_path / "no", gamma=9, shuffle=True)

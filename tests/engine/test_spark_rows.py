@@ -136,8 +136,8 @@ def test_on_a_cluster_too_each_file_is_read_once_and_is_no_lakehouse_s(
     os.link(people / "p01.parquet", data / "hard.parquet")
     line = "perturb {} -o many --gamma 9"
     for named in ("people", "people/p00.parquet people/z.parquet", "people/p01.parquet hard.parquet"):
-        assert "are one file; " in spark(line.format(named), code=2).stderr.decode()
-    with pytest.raises(UsageError, match="are one file"):
+        assert "are the same file. " in spark(line.format(named), code=2).stderr.decode()
+    with pytest.raises(UsageError, match="are the same file"):
         perturb(session.read.parquet(str(people)), data / "many", gamma=9)
     (people / "z.parquet").unlink()
     away = tmp_path_factory.mktemp("away") / "soft"

@@ -80,7 +80,7 @@ def test_partitions_and_threads_do_not_matter(kept: Release, monkeypatch: pytest
 def test_too_few_records_are_said_to_be_too_few(original: pl.DataFrame) -> None:
     few = perturb(original.head(60), gamma=2, keep=["group"], class_="group", seed=1, rare="publish")
     said = estimate(few.frame, sidecar=few.sidecar).remarks
-    assert "too few records were changed there" in said[0] and "wider than the counts" in said[-1]
+    assert "too few values were randomised there" in said[0] and "wider than the counts" in said[-1]
     many = perturb(original, gamma=19, keep=["group"], class_="group", seed=1)
     assert estimate(many.frame, sidecar=many.sidecar).remarks == []
 

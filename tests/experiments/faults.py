@@ -146,7 +146,7 @@ def check(folder: Path, old: dict[str, bytes], new: dict[str, bytes], ran: Ran, 
     assert (code == 0) == (_plain(after) == _plain(new)) or "'standard output'" in said, (code, said)
     if code:
         assert code == 1 and said.startswith("ppdm: ") and said.count("\n") == 1, said
-        assert "; " in said and "inside ppdm" not in said and "(ppdm_cli" not in said, said
+        assert ". " in said and "inside ppdm" not in said and "(ppdm_cli" not in said, said
     for name in {*after, *left}:
         (folder / name).unlink()
     for name, content in old.items():

@@ -39,110 +39,119 @@ ORIGINALS = (
 """Questions to an original as if it were a release."""
 MISTAKES: dict[str, tuple[int, str]] = {
     # files
-    "estimate relese.csv": (1, "'relese.csv' does not exist; did you mean 'release.csv'?"),
-    "perturb patient.csv -o new.csv --gamma 9": (1, "did you mean 'patients.csv'?"),
-    "estimate release.csv --truth nothing.dat": (1, "'nothing.dat' does not exist; check its name"),
-    "perturb book.xlsx -o new.csv --gamma 9": (2, "spreadsheets aren't supported; use a .csv"),
+    "estimate relese.csv": (1, "'relese.csv' does not exist. Did you mean 'release.csv'?"),
+    "perturb patient.csv -o new.csv --gamma 9": (1, "Did you mean 'patients.csv'?"),
+    "estimate release.csv --truth nothing.dat": (1, "'nothing.dat' does not exist. Check its name"),
+    "perturb book.xlsx -o new.csv --gamma 9": (2, "spreadsheets aren't supported. Use a .csv"),
     "train-tree book.xlsx -o tree.json": (2, "spreadsheets aren't supported"),
     "perturb patients.csv -o new.xlsx --gamma 9": (2, "spreadsheets aren't supported"),
-    "estimate release.csv.ppdm.json": (2, "it is a sidecar's; name the data file: 'release.csv'"),
-    "reconstruct release.csv.ppdm.json -o new.csv": (2, "it is a sidecar's; name the data file: 'release.csv'"),
-    "query release.csv.ppdm.json 'select count()'": (2, "it is a sidecar's; name the data file: 'release.csv'"),
-    "perturb semicolons.csv -o new.csv --gamma 9": (1, "add --delimiter ';', and --decimal , if"),
-    "perturb semicolons.csv -o new.csv --gamma 9 --drop patient": (1, "add --delimiter ';'"),
-    "perturb tabs.csv -o new.csv --gamma 9": (1, "add --delimiter '\\t'"),
-    "train-tree bars.csv -o tree.json --class sex": (1, "add --delimiter '|'"),
-    "perturb ragged.csv -o new.csv --gamma 9": (1, "it has 1 cell where the header has 2; fix the row"),
+    "estimate release.csv.ppdm.json": (2, "is a sidecar. Name the data file: 'release.csv'"),
+    "reconstruct release.csv.ppdm.json -o new.csv": (2, "is a sidecar. Name the data file: 'release.csv'"),
+    "query release.csv.ppdm.json 'select count()'": (2, "is a sidecar. Name the data file: 'release.csv'"),
+    "perturb semicolons.csv -o new.csv --gamma 9": (1, "Add --delimiter ';', and --decimal , if"),
+    "perturb semicolons.csv -o new.csv --gamma 9 --drop patient": (1, "Add --delimiter ';'"),
+    "perturb tabs.csv -o new.csv --gamma 9": (1, "Add --delimiter '\\t'"),
+    "train-tree bars.csv -o tree.json --class sex": (1, "Add --delimiter '|'"),
+    "perturb ragged.csv -o new.csv --gamma 9": (1, "it has 1 cell where the header has 2. Fix the row"),
     # columns
-    f"{P} --gamma 9 --drop patient age": (2, "not a file; repeat the option: --drop patient --drop age"),
-    f"{P} --gamma 9 --keep sex smoker age": (2, "repeat the option: --keep sex --keep smoker --keep age"),
-    f"{P} --gamma 9 --drop patient --class sex smoker": (2, "not a file; --class takes one column"),
+    f"{P} --gamma 9 --drop patient age": (2, "not a file. Repeat the option: --drop patient --drop age"),
+    f"{P} --gamma 9 --keep sex smoker age": (2, "Repeat the option: --keep sex --keep smoker --keep age"),
+    f"{P} --gamma 9 --drop patient --class sex smoker": (2, "not a file. --class takes one column"),
     "perturb --drop patient age patients.csv -o new.csv --gamma 9": (2, "--drop patient --drop age"),
-    "estimate release.csv --attribute age sex": (2, "repeat the option: --attribute age --attribute sex"),
+    "estimate release.csv --attribute age sex": (2, "Repeat the option: --attribute age --attribute sex"),
     "estimate release.csv --by sex smoker": (2, "--by takes one column"),
     "train-tree patients.csv --class sex --drop patient age -o tree.json": (2, "--drop patient --drop age"),
-    f"{P} --gamma 9 --drop patient,age": (2, "name them one by one: --drop patient --drop age"),
-    f"{P} --gamma 9 --keep sex,smoker": (2, "name them one by one: --keep sex --keep smoker"),
-    f"{P} --gamma 9 --drop patients": (2, "did you mean 'patient'?"),
-    f"{P} --gamma 9 --drop PATIENT": (2, "did you mean 'patient'?"),
+    f"{P} --gamma 9 --drop patient,age": (2, "Name them one by one: --drop patient --drop age"),
+    f"{P} --gamma 9 --keep sex,smoker": (2, "Name them one by one: --keep sex --keep smoker"),
+    f"{P} --gamma 9 --drop patients": (2, "Did you mean 'patient'?"),
+    f"{P} --gamma 9 --drop PATIENT": (2, "Did you mean 'patient'?"),
     # settings
-    f"{P} --drop patient": (2, "use --record-epsilon 1 (a belief of 5% becomes at most 12.6%) or"),
+    f"{P} --drop patient": (2, "Use --record-epsilon 1 (a belief of 5% becomes at most 12.6%) or"),
     f"{P} --gamma 0.5 --drop patient": (4, "gamma must be above 1: a release at 1 carries no information"),
     f"{P} --gamma nine --drop patient": (2, "gamma: 'nine' is not a number"),
     f"{P} --gamma 9 --bins ten --drop patient": (2, "bins: 'ten' is not a whole number"),
-    f"{P} --gamma 9 --record-epsilon 4 --drop patient": (2, "use only one of --record-epsilon, --gamma"),
+    f"{P} --gamma 9 --record-epsilon 4 --drop patient": (2, "Use only one of --record-epsilon, --gamma"),
     f"{P} --gamma 9 --drop patient --domain age=0-120": (2, "'age': a domain is neither an interval"),
-    f"{P} --gamma 9 --drop patient --attribute age:bin=5": (2, "'age': unknown setting 'bin' of an attribute;"),
+    f"{P} --gamma 9 --drop patient --attribute age:bin=5": (
+        2,
+        "'age': unknown setting 'bin' of an attribute. ",
+    ),
     f"{P} --gamma 9 --drop patient --attribute age:gamma=x": (2, "'age': gamma: 'x' is not a number"),
-    f"{P} --gamma 9 --drop patient --matrix bnad": (2, "did you mean 'band'?"),
-    f"{P} --gamma 9 --drop patient --type age=dobule": (2, "did you mean 'double'?"),
-    f"{P} --plan keeps.toml": (2, "line 2: unknown setting 'keeps' of a plan; did you mean 'keep'?"),
+    f"{P} --gamma 9 --drop patient --matrix bnad": (2, "Did you mean 'band'?"),
+    f"{P} --gamma 9 --drop patient --type age=dobule": (2, "Did you mean 'double'?"),
+    f"{P} --plan keeps.toml": (2, "line 2: unknown setting 'keeps' of a plan. Did you mean 'keep'?"),
     f"{P} --plan bin.toml": (2, "'bin.toml', line 5: the column 'age': unknown setting 'bin'"),
     f"{P} --plan table.toml": (2, "'table.toml', line 4: the column 'age': a domain is neither"),
-    f"{P} --plan csv.toml": (2, "line 3: unknown setting 'delimeter' of csv; did you mean 'delimiter'?"),
+    f"{P} --plan csv.toml": (2, "line 3: unknown setting 'delimeter' of csv. Did you mean 'delimiter'?"),
     f"{P} --plan nine.toml": (2, "'nine.toml': gamma: 'nine' is not a number"),
-    f"{P} --plan rare.toml": (2, "did you mean 'merge'?"),
-    f"{P} --plan release.csv": (2, "is not valid TOML (line 1); name a TOML file"),
-    f"{P} --plan key.txt": (2, "name a TOML file"),
-    "estimate release.csv --level 95": (2, "a level is a share from 0.5 to 0.9999, not 95;"),
-    "query release.csv 'select count()' --level 99.9": (2, "such as --level 0.999"),
-    "estimate release.csv --level 2": (2, "such as --level 0.9"),
+    f"{P} --plan rare.toml": (2, "Did you mean 'merge'?"),
+    f"{P} --plan release.csv": (2, "is not valid TOML (line 1). Name a TOML file"),
+    f"{P} --plan key.txt": (2, "Name a TOML file"),
+    "estimate release.csv --level 95": (2, "a level is a share from 0.5 to 0.9999, not 95. "),
+    "query release.csv 'select count()' --level 99.9": (2, "Try --level 0.999"),
+    "estimate release.csv --level 2": (2, "Try --level 0.9"),
     # values outside a declared domain
-    f"{P} --gamma 9 --drop patient --domain sex=M|W": (1, "never occur: 'W'; fix the domain, or use --"),
-    f"{P} --gamma 9 --drop patient --domain sex=M|W --clip": (1, "declared values that never occur: 'W'"),
-    f"{P} --gamma 9 --drop patient --domain smoker=Yes|No": (1, "never occur: 'No', 'Yes'; fix the domain"),
+    f"{P} --gamma 9 --drop patient --domain sex=M|W": (
+        1,
+        "Fix the domain, or use --attribute sex:other=true. Declared",
+    ),
+    f"{P} --gamma 9 --drop patient --domain sex=M|W --clip": (1, "Declared values that never occur: 'W'"),
+    f"{P} --gamma 9 --drop patient --domain smoker=Yes|No": (
+        1,
+        "Fix the domain, or use --domain smoker=data. Declared",
+    ),
     f"{P} --gamma 9 --drop patient --domain smoker=yes|never": (1, "never occur: 'never'"),
     # releases, originals and their sidecars
-    **dict.fromkeys(ORIGINALS, (3, "perturb it first")),
-    "estimate patients.csv": (3, "so it is not a release; perturb it first, or add --sidecar FILE"),
-    f"{P} --like patients.csv": (3, "name a release that ppdm perturb made"),
-    f"{P} --like relese.csv": (1, "'relese.csv' does not exist; did you mean 'release.csv'?"),
+    **dict.fromkeys(ORIGINALS, (3, "Perturb it first")),
+    "estimate patients.csv": (3, "so it is not a release. Perturb it first, or add --sidecar FILE"),
+    f"{P} --like patients.csv": (3, "Name a release that ppdm perturb made"),
+    f"{P} --like relese.csv": (1, "'relese.csv' does not exist. Did you mean 'release.csv'?"),
     "estimate release.csv --sidecar nothing.json": (1, "the sidecar 'nothing.json' does not exist"),
-    "query release.csv 'select count()' --sidecar release.csv.ppdm.jso": (1, "did you mean"),
+    "query release.csv 'select count()' --sidecar release.csv.ppdm.jso": (1, "Did you mean"),
     "estimate release.csv --sidecar keeps.toml": (3, "the sidecar 'keeps.toml' is not valid: it is not JSON"),
-    "estimate cut.csv": (3, "'cut.csv' was changed after it was published, or its sidecar is another's;"),
-    "reconstruct usable.csv -o new.csv": (3, "is at stage 'reconstructed', not perturbed; use the release"),
-    "estimate usable.csv": (3, "use the release that it was made from"),
-    "estimate release.csv release.csv": (2, "name each release once"),
+    "estimate cut.csv": (3, "'cut.csv' was changed after it was published, or its sidecar belongs"),
+    "reconstruct usable.csv -o new.csv": (3, "is at stage 'reconstructed', not perturbed. Use the release"),
+    "estimate usable.csv": (3, "Use the release that it was made from"),
+    "estimate release.csv release.csv": (2, "Name each release once"),
     "estimate release.csv third.csv": (3, "were not made with one plan: 'age' differs in matrix"),
-    "estimate release.csv --attribute agee": (2, "did you mean 'age'?"),
+    "estimate release.csv --attribute agee": (2, "Did you mean 'age'?"),
     "estimate release.csv --truth release.csv": (3, "has a sidecar: it is not an original"),
-    "estimate release.csv --plan nine.toml": (2, "add --truth ORIGINAL, or leave them out"),
-    "estimate release.csv --rows-taken nine.toml": (2, "add --truth ORIGINAL"),
+    "estimate release.csv --plan nine.toml": (2, "Add --truth ORIGINAL, or leave them out"),
+    "estimate release.csv --rows-taken nine.toml": (2, "Add --truth ORIGINAL"),
     "attack release.csv --truth patients.csv": (
         3,
-        "the release is shuffled, so nobody knows which row is which; leave out",
+        "the release is shuffled, so nobody knows which row is which. Leave out",
     ),
-    "train-tree release.csv -o tree.json": (2, "add --class COL"),
+    "train-tree release.csv -o tree.json": (2, "Add --class COL"),
     # keys
     f"{P} --gamma 9 --id patient --key-file release.csv": (2, "it does not hold 64 hex digits"),
     f"{P} --gamma 9 --id patient --key-file key.txt": (2, "is not a key file"),
     # questions
-    "query release.csv": (2, "is not a question; end with a question: ppdm query release.csv 'select count()'"),
+    "query release.csv": (2, "is not a question. End with a question: ppdm query release.csv 'select count()'"),
     "query release.csv usable.csv": (2, "'usable.csv' is not a question"),
     "query 'select count()' release.csv": (2, "'release.csv' is not a question"),
     "query 'select count()'": (2, "the question comes without a release"),
     "query relese.csv": (2, "'relese.csv' is not a question"),
     "query release.csv 'select mean(age) group by'": (2, "such as group by sex, or remove it"),
-    "query release.csv 'select mean(age) where age > 41'": (4, "use < or >= with an edge"),
+    "query release.csv 'select mean(age) where age > 41'": (4, "Use < or >= with an edge"),
     "query release.csv 'select age'": (2, "such as mean(age), or move it to group by"),
     # identifiers, rare values, nulls and outliers
     f"{P} --gamma 9": (
         4,
-        "'patient' looks like an identifier (400 values in 400 records); leave it out: --drop",
+        "'patient' looks like an identifier (400 values in 400 records). Leave it out: --drop",
     ),
-    f"{P} --gamma 9 --rare merge": (4, "leave it out: --drop patient"),
-    f"{P} --gamma 9 --rare publish --shuffle": (4, "leave it out: --drop patient"),
-    f"{P} --gamma 9 --class patient": (4, "leave it out: --drop patient"),
+    f"{P} --gamma 9 --rare merge": (4, "Leave it out: --drop patient"),
+    f"{P} --gamma 9 --rare publish --shuffle": (4, "Leave it out: --drop patient"),
+    f"{P} --gamma 9 --class patient": (4, "Leave it out: --drop patient"),
     f"{P} --gamma 9 --keep patient": (0, "likely to be an identifier: patient. Use --drop patient instead"),
     f"{P} --gamma 9 --drop patient --type age=string": (4, "'age' ("),
     f"{P} --gamma 9 --drop patient --type age=string --rare merge": (0, "most values of age were merged"),
-    f"{P} --gamma 9 --drop patient --bins 1000": (4, "add --attribute age:bins=10"),
+    f"{P} --gamma 9 --drop patient --bins 1000": (4, "Add --attribute age:bins=10"),
     "perturb rare.csv -o new.csv --gamma 9 --drop patient": (4, "'smoker' (1 of 3)"),
-    "perturb nulls.csv -o new.csv --gamma 9 --drop patient": (4, "add --attribute age:nulls=true"),
+    "perturb nulls.csv -o new.csv --gamma 9 --drop patient": (4, "Add --attribute age:nulls=true"),
     "perturb nulls.csv -o new.csv --gamma 9 --drop patient --domain age=0:120": (
         1,
-        "add --attribute age:nulls",
+        "Add --attribute age:nulls",
     ),
     "perturb nulls.csv -o new.csv --gamma 9 --drop patient --like release.csv": (1, "add --open-domains"),
     "perturb outliers.csv -o new.csv --gamma 9 --drop patient": (0, "nearly all values of pay are in one bin"),
@@ -152,33 +161,33 @@ MISTAKES: dict[str, tuple[int, str]] = {
     ),
     "perturb few.csv -o new.csv --gamma 9 --drop patient": (0, "Warning: the text in seen looks like decimal"),
     "perturb german.csv -o new.csv --gamma 9 --drop patient --delimiter ';'": (4, "'cost', 'born' looks like"),
-    f"{P} --gamma 9 --drop patient --domain age=0:30": (1, "widen the domain, or add --clip"),
+    f"{P} --gamma 9 --drop patient --domain age=0:30": (1, "Widen the domain, or add --clip"),
     f"{P} --gamma 9 --drop patient --domain age=0:30 --clip": (0, "over 5% of the values of age were moved"),
-    f"{P} --gamma 9 --drop patient --domain age=120:0": (2, "such as --domain age=0:120"),
+    f"{P} --gamma 9 --drop patient --domain age=120:0": (2, "Try --domain age=0:120"),
     # budgets that promise or give nothing
     f"{P} --gamma 1000 --drop patient": (
         0,
         "over 95% of the values of age, sex, smoker are published unchanged",
     ),
     f"{P} --record-epsilon 50 --drop patient": (0, "over 95% of the values of age, sex, smoker"),
-    f"{P} --record-epsilon 0.001 --drop patient": (0, "Warning: nothing can be learnt about age, sex, smoker"),
-    f"{P} --record-epsilon 0.001 --drop patient --strict": (4, "nothing can be learnt about 'age', 'sex'"),
-    f"{P} --record-epsilon 2 --drop patient --publish 9": (2, "use --publish 1 to 3, or auto"),
-    f"{P} --record-epsilon 2 --drop patient --rounds 2": (2, "add --class COL"),
+    f"{P} --record-epsilon 0.001 --drop patient": (0, "Warning: too noisy to use: age, sex, smoker"),
+    f"{P} --record-epsilon 0.001 --drop patient --strict": (4, "'age', 'sex', 'smoker' would be too noisy"),
+    f"{P} --record-epsilon 2 --drop patient --publish 9": (2, "Use --publish 1 to 3, or auto"),
+    f"{P} --record-epsilon 2 --drop patient --rounds 2": (2, "Add --class COL"),
     f"{P} --gamma 9 --drop patient --seed 1": (0, "nothing is promised"),
     # options that go together, and those that contradict each other
-    f"{P} --gamma 9 --person patient": (2, "such as --person patient --rows-per-person 2"),
-    f"{P} --gamma 9 --id patient": (2, "such as --key-file release.key --id patient"),
+    f"{P} --gamma 9 --person patient": (2, "Try --person patient --rows-per-person 2"),
+    f"{P} --gamma 9 --id patient": (2, "Try --key-file release.key --id patient"),
     f"{P} --gamma 9 --drop patient --ledger l": (2, "--ledger releases.ledger --people 'patients 2026'"),
-    f"{P} --drop patient --rho1 .05": (2, "such as --rho1 0.05 --rho2 0.5"),
-    f"{P} --gamma 9 --drop patient --rows-taken x": (2, "remove --rows-taken"),
-    f"{P} --gamma 9 --drop patient --like release.csv --keep age": (2, "remove --keep age from the plan or"),
-    f"{P} --gamma 5 --drop patient --like release.csv": (2, "remove it from the plan or the options"),
-    f"{P} --gamma 9 --drop patient --delimiter ';'": (1, "look separated by ','; add --delimiter ,"),
-    f"{P} --gamma 9 --drop patient --plan keep.toml": (1, "the plan 'keep.toml' does not exist; did you mean"),
+    f"{P} --drop patient --rho1 .05": (2, "Try --rho1 0.05 --rho2 0.5"),
+    f"{P} --gamma 9 --drop patient --rows-taken x": (2, "Remove --rows-taken"),
+    f"{P} --gamma 9 --drop patient --like release.csv --keep age": (2, "Remove --keep age from the plan or"),
+    f"{P} --gamma 5 --drop patient --like release.csv": (2, "Remove it from the plan or the options"),
+    f"{P} --gamma 9 --drop patient --delimiter ';'": (1, "look separated by ','. Add --delimiter ,"),
+    f"{P} --gamma 9 --drop patient --plan keep.toml": (1, "the plan 'keep.toml' does not exist. Did you mean"),
     f"{P} --gamma 9 --drop patient --domain sex=@sexes": (1, "the domain file 'sexes' does not exist"),
     "perturb release.csv -o new.csv --gamma 9": (4, "is already a release"),
-    "perturb patients.csv -o patients.csv --gamma 9 --drop patient": (2, "is also the input; name another"),
+    "perturb patients.csv -o patients.csv --gamma 9 --drop patient": (2, "is also the input. Name another"),
 }
 """What is typed, and its exit code with words of the message: a warning where it is 0."""
 
@@ -199,7 +208,7 @@ CLICKS = {
 
 FLAGS = ("--strict", "--clip", "--shuffle", "--keep-order", "--open-domains", "--force")
 OPTIONS = re.compile(
-    r"(?:[Aa]dd|[Uu]se|such as|out:|option:|one:) "
+    r"(?:[Aa]dd|[Uu]se|[Tt]ry|such as|out:|option:|one:) "
     r"((?:--(?:delimiter|decimal) (?:'[^']*'|,)[ ,]*(?:and )?"
     r"|--[a-z0-9-]+(?: (?:'[^']*'|(?!--|(?:to|for|instead|beside|if|or|with|of)\b)[^\s;'()]*[^\s;,.'()]))?[ ,.;]*)+)"
 )
@@ -325,11 +334,11 @@ def given(words: list[str]) -> list[tuple[str, ...]]:
 
 def pasted(folder: Path, words: list[str], message: str) -> list[str] | None:
     """Return the command with what its message shows; None where it shows nothing to paste."""
-    if found := re.search(r"end with a question: ppdm (query .*)$", message):
+    if found := re.search(r"End with a question: ppdm (query .*)$", message):
         return split(found[1])
-    if found := re.search(r"name the data file: '(\S+)'", message):
+    if found := re.search(r"Name the data file: '(\S+)'", message):
         return [found[1] if w.endswith(".json") else w for w in words]
-    if found := re.search(r"'([^' ]+)'[^';]*; did you mean '([^']+)'", message):
+    if found := re.search(r"'([^' ]+)'[^';]*[.;] Did you mean '([^']+)'", message):
         wrong = re.compile(rf"(?<![\w.]){re.escape(found[1])}(?![\w.])")
         if "--plan" in words and not any(wrong.search(w) for w in words):
             plan = folder / words[words.index("--plan") + 1]
@@ -341,7 +350,7 @@ def pasted(folder: Path, words: list[str], message: str) -> list[str] | None:
     message = re.sub(r".*Warning: ", "", message)
     shown, loose = OPTIONS.search(message), "not a file" in message
     added = [] if shown is None else split(re.sub(r"(?<=[^ ])[,.;](?= |$)|\band\b", "", shown[1]))
-    gone = set(re.findall(r"(?:leave out|remove|only one of) (--[a-z-]+)", message))
+    gone = set(re.findall(r"(?:[Ll]eave out|[Rr]emove|only one of) (--[a-z-]+)", message))
     gone |= {"--gamma"} if "--record-epsilon" in added else set()
     gone |= {"--keep"} if "instead" in message else set()
     gone |= {w for w in added if w.startswith("--")} if loose or "one by one" in message else set()

@@ -298,7 +298,7 @@ def test_of_very_many_attributes_those_that_say_most_are_taken() -> None:
     assert set(telling) <= set(names)
     taught = train_tree(release.frame, sidecar=release.sidecar)
     assert set(taught.attributes) >= set(telling)
-    assert any("128 other attributes say more" in r for r in taught.remarks)
+    assert any("128 other attributes reveal more" in r for r in taught.remarks)
 
 
 @given(st.integers(0, 1 << 30), st.integers(2, 4))

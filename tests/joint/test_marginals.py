@@ -75,8 +75,8 @@ def test_labels_that_chance_has_dealt_confirm_nothing() -> None:
 def test_a_release_that_confirms_nothing_has_a_tree_that_says_so() -> None:
     made, _ = released(3, 1)
     taught = train_tree(made.frame, sidecar=made.sidecar)
-    assert any(r.startswith("Not confirmed") for r in taught.remarks)
-    assert not any(r.startswith("Not confirmed") for r in of_much(3).remarks)
+    assert any("not confirmed" in r for r in taught.remarks)
+    assert not any("not confirmed" in r for r in of_much(3).remarks)
 
 
 def test_leaves_count_chances_of_classes() -> None:

@@ -55,7 +55,7 @@ def test_a_release_shows_the_tree_of_its_columns(plan: dict[str, Any]) -> None:
     assert parents(auto.network) == {**FOUND, "e": ()}
     assert {n: p for n, p in parents(tree.network).items() if n != "e"} == FOUND
     assert len(tree.network["e"].parents) == 1
-    assert any("may be chance" in r and "'e'" in r for r in tree.remarks)
+    assert any("may be due to chance" in r and "'e'" in r for r in tree.remarks)
     assert any("were left out" in r and "'e'" in r for r in auto.remarks)
     assert auto.records == 20_000 and auto.distances == []
 

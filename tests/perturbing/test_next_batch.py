@@ -263,7 +263,7 @@ def test_values_that_are_moved_are_counted_and_most_of_a_column_is_refused() -> 
     february = visits(age=ages, day=pl.col("day") + pl.duration(days=400))
     with raises("most-moved") as refused:
         perturb(february, like=january.sidecar)
-    wider = re.search(r"leave out like= and .*'(\d{4}-\d\d-\d\d:\d{4}-12-31)'", str(refused.value))
+    wider = re.search(r"Leave out like= and .*'(\d{4}-\d\d-\d\d:\d{4}-12-31)'", str(refused.value))
     assert wider is not None
     again = perturb(february, plan=plan, attributes={"day": {"domain": wider[1]}})
     assert again.clipped.keys() == {"age"}, "the hint can be followed"
@@ -296,7 +296,7 @@ def test_open_domains_have_a_place_for_what_later_batches_bring(tmp_path: Path) 
     plan = {"gamma": 9, "drop": ["patient"], "open_domains": True, "clip": True, "shuffle": True,
             "attributes": {"ward": {"mapping": str(groups)}, "age": {"domain": "0:99"}}}  # fmt: skip
     january = perturb(visits(), plan=plan)
-    assert "Grouped before they were perturbed: ward (file of groups)." in january.sentences
+    assert "Grouped before perturbation: ward (file of groups)." in january.sentences
     assert all(a.nulls for a in january.sidecar.perturbed)
     labels = {a.name: a.categories for a in january.sidecar.perturbed if a.dtype == "string"}
     assert labels.keys() == {"ward", "ill", "secret"} and all("(other)" in v for v in labels.values())
@@ -341,7 +341,7 @@ def test_hints_beside_like_can_be_followed(name: str, own: dict[str, Any], value
     if helps:
         assert perturb(frame, like=first, clip=True).clipped[name].count == 1
     else:
-        assert "leave out like= and add open_domains=True" in str(refused.value)
+        assert "Leave out like= and add open_domains=True" in str(refused.value)
         perturb(frame, gamma=9, drop=["patient", "secret"], attributes={name: own}, open_domains=True)
     if helps:
         perturb(frame, like=first, clip=True)
@@ -354,5 +354,5 @@ def test_hints_beside_like_can_be_followed(name: str, own: dict[str, Any], value
 
 def test_a_sidecar_that_names_no_person_promises_none(firsts: dict[str, Sidecar]) -> None:
     for fields in ({"unit": "person"}, {"unit": "person", "rows": 1}, {"person": "who"}, {"key": "5e" * 8}):
-        with pytest.raises(ValueError, match=r"a promise for a person|a key has a digest"):
+        with pytest.raises(ValueError, match=r"a promise for a person|a digest and an identifier"):
             replace(firsts["gamma"].privacy, **fields)

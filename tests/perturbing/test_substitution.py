@@ -134,7 +134,7 @@ def test_noise_promises_no_gamma_and_its_sidecar_may_not_say_so() -> None:
     for part in ("perturbed_gamma", "perturbed_epsilon"):
         raw = json.loads(sidecar.encode())
         raw["privacy"][part] = 9
-        with pytest.raises(MismatchError, match=f"{part} is not what the attributes give"):
+        with pytest.raises(MismatchError, match=f"{part} does not follow from the attributes"):
             decode(json.dumps(raw).encode(), "x")
 
 

@@ -57,7 +57,7 @@ def test_fifty_attributes_are_legible_at_the_width_of_a_page(wide: Any, tmp_path
     done = attack(wide.frame, sidecar=wide.sidecar, attacks=["posterior"])
     svg, width, height = drawn(tmp_path, draw_attacks, done.rows)
     assert width < PAGE and height < 1200 and not turned(svg)
-    assert "the 30 of 50 attributes of which most is learnt" in texts(svg)
+    assert "the 30 of 50 attributes with the largest leaks" in texts(svg)
     assert "the other 20, on average" in texts(svg) and texts(svg).count("named exactly") == 2, (
         "an axis at both ends"
     )
@@ -94,7 +94,7 @@ def test_of_four_thousand_categories_the_thirty_largest_and_the_rest(tmp_path: P
     svg, width, height = drawn(tmp_path, draw_distributions, every)
     assert [t for t in texts(svg) if t.startswith("a code ")] == largest and "null" in texts(svg)
     share = 3970 / (3970 + 3000.5)
-    assert f"the 30 most common of 4,000 values; the rest have {100 * share:.3g}%" in texts(svg)
+    assert f"the 30 most common of 4,000 values (the rest have {100 * share:.3g}%)" in texts(svg)
     assert width < PAGE and height < 700 and not turned(svg) and texts(svg).count("records") == 2
 
 

@@ -79,7 +79,7 @@ def test_a_later_plan_keeps_earlier_answers_and_settings(tmp_path: Path, ppdm: R
     (tmp_path / "p.toml").write_text(f"class = 'Geschlecht'\n{text}")
     said = ppdm("plan", "e.csv", "-o", "p.toml", "--plan", "p.toml", "--odd", "null").stderr.decode()
     there = read(tmp_path / "p.toml")
-    assert "leaves open" not in said and there["gamma"] == 9 and there["bins"] == 6 and there["person"] == ""
+    assert "Open questions" not in said and there["gamma"] == 9 and there["bins"] == 6 and there["person"] == ""
     assert there["class"] == "Geschlecht" and there["attributes"]["Kosten EUR"]["domain"] == [0, 20000]
     again = ppdm(
         "plan", "e.csv", "-o", "q.toml", "--plan", "p.toml", "--record-epsilon", 3, "--drop", "Kosten EUR"
@@ -136,7 +136,7 @@ def test_questions_are_asked_one_by_one_and_can_be_left(tmp_path: Path, ppdm: Ru
     assert there["record_epsilon"] == 2 and there["person"] == "Patient" and there["csv"]["odd"]["Alter"] == "?"
     on = next(shlex.split(line)[1:] for line in said.splitlines() if line.startswith("ppdm plan"))
     said = ppdm(*on, stdin=b"null\nnull\nnull\ndrop\n").stderr.decode()
-    assert "leaves open" not in said and "person: the" not in said, "what was answered is not asked again"
+    assert "Open questions" not in said and "person: the" not in said, "what was answered is not asked again"
     assert "Kosten EUR" in read(tmp_path / "p.toml")["drop"]
     ppdm("perturb", "e.csv", "-o", "r.parquet", "--plan", "p.toml")
     ppdm("plan", "e.csv", "-o", "q.toml", "-i", stdin=ANSWERS)
@@ -181,4 +181,4 @@ def test_a_plan_for_later_batches_asks_for_the_domains_of_dates(tmp_path: Path, 
     months_shown = pl.read_parquet(tmp_path / "b.parquet")["ward"].value_counts()
     assert "(other)" in months_shown["ward"].to_list()
     closed = ppdm("plan", "a.csv", "-o", "c.toml", "--record-epsilon", 4).stderr
-    assert b"leaves open" not in closed and "# open_domains = true" in (tmp_path / "c.toml").read_text()
+    assert b"Open questions" not in closed and "# open_domains = true" in (tmp_path / "c.toml").read_text()

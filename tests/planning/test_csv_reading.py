@@ -212,10 +212,10 @@ def test_usual_spellings_of_no_value_are_a_question_in_text_too(answer: str, tmp
     (tmp_path / "t.csv").write_text("region,x\n" + "".join(f"{c},{i % 5}\n" for i, c in enumerate(cells)))
     said = ppdm("plan", "t.csv", "-o", "p.toml", "--record-epsilon", 2, "--keep", "x").stderr.decode()
     assert "region: 100 of its cells are usual spellings of no value, such as NA, first in row 3." in said
-    assert "leaves open 'csv.odd.region'" in said
+    assert "Open questions: 'csv.odd.region'" in said
     typed = (f"{answer}\n".encode(), ("--plan", "p.toml", "-i", "--force"))
     asked = ppdm("plan", "t.csv", "-o", "q.toml", *typed[1], stdin=typed[0]).stderr.decode()
-    assert "100 of its cells are usual spellings" in asked and "leaves open" not in asked
+    assert "100 of its cells are usual spellings" in asked and "Open questions" not in asked
     text = (tmp_path / "q.toml").read_text()
     assert tomllib.loads(text)["csv"]["odd"] == {"region": answer} and "100" not in text
     for number, (plan_file, more) in enumerate((("q.toml", ()), ("p.toml", ("--odd", f"region={answer}")))):

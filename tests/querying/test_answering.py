@@ -366,7 +366,7 @@ def test_an_empty_release_and_an_empty_group_have_no_answers() -> None:
     row = query(release.frame.head(0), "select count(), mean(age)", sidecar=none).rows
     assert [r.value for r in row] == [0, None]
     told = asked(released(records(), gamma=2), "select mean(age) where age >= 70 and smoker = 'no'")
-    assert told.rows[0].value is None and "No answer 1 times" in " ".join(told.remarks)
+    assert told.rows[0].value is None and "Missing answers: 1" in " ".join(told.remarks)
 
 
 def test_an_answer_outside_its_interval_is_explained() -> None:

@@ -143,11 +143,11 @@ def test_kept_columns_are_evidence_while_what_the_model_lacks_is_dealt() -> None
 def test_the_command_says_what_was_drawn(tmp_path: Path, ppdm: Run) -> None:
     perturb(generated(8_000), tmp_path / "r.csv", gamma=9, keep=["group"], class_="group", seed=1)
     said = " ".join(ppdm("reconstruct", "r.csv", "-o", "u.csv").stderr.decode().split())
-    assert "together by the joint distribution." in said and "'age'" in said
+    assert "Drawn together from the joint distribution:" in said and "'age'" in said
     found = json.loads(ppdm("reconstruct", "r.csv", "-o", "v.csv", "--json").stdout)
     assert found["method"] == "joint" and {"age", "salary"} <= set(found["joint"])
     assert (tmp_path / "u.csv").read_bytes() == (tmp_path / "v.csv").read_bytes()
     plain = generated(2_000).select("age", "group").with_columns(age=pl.col("age").shuffle(seed=1))
     perturb(plain, tmp_path / "n.csv", gamma=2, keep=["group"], class_="group", seed=1)
     said = " ".join(ppdm("reconstruct", "n.csv", "-o", "w.csv", "--method", "joint").stderr.decode().split())
-    assert "(the release shows no joint distribution)" in said
+    assert "The release shows no joint distribution." in said

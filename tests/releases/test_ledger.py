@@ -41,13 +41,11 @@ def limit(folder: Path, total: float) -> None:
 
 
 def test_epsilons_add_up_and_the_total_is_kept(folder: Path, ppdm: Run) -> None:
-    assert "1 release about 'patients': epsilon adds up to 2; it states no total" in publish(
+    assert "1 release about 'patients': epsilon adds up to 2, and it states no total" in publish(
         ppdm, "a.parquet", 2
     )
     said = " ".join(publish(ppdm, "b.parquet", 0.7).split())
-    assert (
-        "2 releases about 'patients': epsilon adds up to 2.7" in said and "each costs its epsilon again" in said
-    )
+    assert "2 releases about 'patients': epsilon adds up to 2.7" in said and "so their epsilons add up" in said
     ppdm("perturb", "in.parquet", "-o", "e.parquet", "--gamma", "9", "--ledger", "l", "--people", "others")
     limit(folder, 3)
     publish(ppdm, "c.parquet", 0.3)
@@ -72,10 +70,10 @@ def test_a_name_that_the_ledger_does_not_know_is_refused(folder: Path, ppdm: Run
     ppdm(*base, "others", "--force")
     limit(folder, 3)
     before = listing(folder)
-    hints = {"patient": "did you mean 'patients'?", "Patients": "did you mean", "x": "add these"}
+    hints = {"patient": "Did you mean 'patients'?", "Patients": "Did you mean", "x": "Add these"}
     for name, hint in hints.items():
         said = ppdm(*base, name, "--force", code=2).stderr.decode()
-        assert hint in said and "knows 'others', 'patients', and not" in said
+        assert hint in said and "knows 'others', 'patients', but not" in said
         asked = ("inspect", "a.parquet", "--report", "s.html", "--ledger", "l", "--people", name)
         assert hint in ppdm(*asked, code=2).stderr.decode()
         assert listing(folder) == before
@@ -104,7 +102,7 @@ def test_a_release_without_a_promise_is_without_bound(folder: Path, ppdm: Run) -
     ppdm(*numbers, "--drop", "group", *noise, *ENTERED, code=4)
     limit_free = json.dumps({"format": "ppdm-ledger", "version": 1, "total_epsilon": {}}) + "\n"
     (folder / "l").write_text(limit_free)
-    assert "nothing is promised of them together" in " ".join(
+    assert "nothing is promised for all of them together" in " ".join(
         publish(ppdm, "d.parquet", 2, "--seed", "1").split()
     )
 
@@ -181,7 +179,7 @@ def test_a_line_is_written_whole_or_not_at_all(
         ('{"format":"ppdm-ledger","version":2,"total_epsilon":{}}\n', 2, "line 1"),
         ('{"format":"ppdm-ledger","version":1,"total_epsilon":{"patients":-1}}\n', 2, "line 1"),
         ('{"format":"ppdm-ledger","version":1,"total_epsilon":{}}\n{"people":"x"}\n', 2, "line 2"),
-        ('{"format":"ppdm-ledger","version":1,"total_epsilon":{}}', 1, "not whole"),
+        ('{"format":"ppdm-ledger","version":1,"total_epsilon":{}}', 1, "incomplete"),
     ],
 )
 def test_a_damaged_ledger_stops_the_release(

@@ -46,7 +46,7 @@ def test_every_row_is_counted_whoever_comes_last(threads: int) -> None:
     for _ in range(20):
         assert rows(whole) == whole
         for wrong in (whole - 1, whole + 1):
-            with pytest.raises(MismatchError, match=f"has 1225 records, its sidecar says {wrong}"):
+            with pytest.raises(MismatchError, match=f"has 1,225 records, but its sidecar says {wrong:,}"):
                 rows(wrong)
 
 
@@ -64,7 +64,7 @@ def test_an_edited_number_of_records_is_refused(records: int, release: Path, ppd
     before = listing(release)
     for command in ("estimate", "reconstruct"):
         said = ppdm(command, "r.csv", "-o", "new.csv", code=3).stderr.decode()
-        assert f"'r.csv' has 1000 records, its sidecar says {records}; " in said
+        assert f"'r.csv' has 1,000 records, but its sidecar says {records:,}. " in said
         assert said.count("\n") == 1 and listing(release) == before
 
 
@@ -73,7 +73,7 @@ def test_a_stream_that_was_cut_is_refused(release: Path, ppdm: Run) -> None:
     args = ("-", "--from", "csv", "--sidecar", "r.csv.ppdm.json", "-o")
     for command in ("estimate", "reconstruct"):
         said = ppdm(command, *args, "new.csv", stdin=b"".join(whole[:-1]), code=3).stderr
-        assert b"has 999 records, its sidecar says 1000" in said
+        assert b"has 999 records, but its sidecar says 1,000" in said
         assert not (release / "new.csv").exists()
         ppdm(command, *args, f"{command}.csv", stdin=b"".join(whole))
 
@@ -81,7 +81,7 @@ def test_a_stream_that_was_cut_is_refused(release: Path, ppdm: Run) -> None:
 def test_a_release_is_not_counted_twice(release: Path, ppdm: Run) -> None:
     for command in ("estimate", "reconstruct"):
         said = ppdm(command, "r.csv", "./r.csv", "-o", "new.csv", code=2).stderr.decode()
-        assert "'./r.csv' is named twice; name each release once" in said or "'r.csv' is named twice" in said
+        assert "'./r.csv' is named twice. Name each release once" in said or "'r.csv' is named twice" in said
 
 
 def test_a_table_of_estimates_says_how_many_records_it_is_from(release: Path, ppdm: Run) -> None:
@@ -95,4 +95,6 @@ def test_a_stream_s_records_are_told_when_it_has_been_read(release: Path, ppdm: 
     people().write_csv(release / "data.csv")
     stream = ppdm("perturb", "data.csv", "-o", "-", "--like", "r.csv").stdout
     done = ppdm("reconstruct", "-", "-o", "u.csv", stdin=stream)
-    assert done.stderr.startswith(b"1000 records to u.csv, reconstructed by class 'group' with the ml estimate")
+    assert done.stderr.startswith(
+        b"Wrote 1,000 records to u.csv.\nColumns were matched to the ml estimates within each 'group'"
+    )

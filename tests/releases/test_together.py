@@ -87,5 +87,5 @@ def test_releases_of_the_same_people_are_not_counted_twice(tmp_path: Path, ppdm:
     }  # fmt: skip
     joins = command == "train-bayes"  # columns of parties, and adds no records
     done = ppdm(command, "one.parquet", "two.parquet", *rest.get(command, ()), code=3 if joins else 4)
-    assert ("has two columns" if joins else "one key file: people in both") in done.stderr.decode()
+    assert ("has two columns" if joins else "one key file, so people in both") in done.stderr.decode()
     ppdm(command, "two.parquet", *rest.get(command, ()))

@@ -97,7 +97,7 @@ State = Callable[..., tuple[Tags, dict[str, Any]]]
         ({"record_epsilon": 4}, "limited", "gives a whole record limited protection."),
         ({"record_epsilon": 5}, "weak", "gives a whole record weak protection."),
         ({"gamma": 9}, "none", "gives a whole record no meaningful protection."),
-        ({"gamma": 9, "seed": 1}, "none", "Nothing is promised of this release."),
+        ({"gamma": 9, "seed": 1}, "none", "This release promises nothing."),
         ({"record_epsilon": 2, "keep": ["group"]}, "good", "good protection, except for what is published un"),
     ],
 )  # fmt: skip
@@ -154,9 +154,9 @@ def test_a_promise_for_persons_is_said_in_words(tmp_path: Path, state: State) ->
     settings = {"person": "id", "rows_per_person": 2, "record_epsilon": 4, "publish": 2, "drop": ["since"]}
     perturb(frame, tmp_path / "r.parquet", shuffle=True, **settings)  # type: ignore[arg-type]
     shown, figures = state()
-    for words in ("all records of a person weak protection", "2 of 5 attributes, chosen at random whatever",
+    for words in ("all records of a person weak protection", "2 of 5 attributes (40% of the cells), chosen",
                   "records that show it", "a person with at most 2 records", "the rows were shuffled",
-                  "Of each person at most 2 records", "The column ppdm_recipe",
+                  "At most 2 records of each person", "The column ppdm_recipe",
                   "I have read the owner's report of how many records"):  # fmt: skip
         assert words in shown.text, words
     assert figures["shuffled"] is True
@@ -212,7 +212,7 @@ def test_the_template_asks_all_questions_and_takes_all_answers(release: Path, pp
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("nmae = 'x'\n", "did you mean 'name'"),
+        ("nmae = 'x'\n", "Did you mean 'name'"),
         ("name = 1\n", "'name' in 'about.toml' isn't text"),
         ("risks = ['x', 2]\n", "'risks'"),
         ("name = \n", "not valid TOML (line 1)"),

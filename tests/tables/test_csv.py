@@ -68,7 +68,7 @@ def test_declared_types_keep_what_inference_would_lose(tmp_path: Path) -> None:
     assert declared.schema.types == list(types.values())
     assert declared.column("zip").to_pylist() == ["01234", "00007"]
     assert "row 2" in trouble("n\n7\n300\n", tmp_path, types={"n": pa.uint8()})
-    with pytest.raises(UsageError, match=r"names the column 'zap'.*did you mean 'zip'") as caught:
+    with pytest.raises(UsageError, match=r"names the column 'zap'.*Did you mean 'zip'") as caught:
         of(text, tmp_path, types={"zap": pa.string()})
     assert caught.value.id == "unknown-column"
 

@@ -81,7 +81,7 @@ def test_every_command_reads_and_writes_them(ppdm: Run, tmp_path: Path) -> None:
     ppdm("perturb", "people", "-o", "r.delta", *PLAN, "--drop", "late")
     ppdm("perturb", "people@v1", "-o", "r2.delta", "--like", "r.delta", "--keep-order")
     ppdm("estimate", "r.delta", "--truth", "people", "-o", "e.delta")
-    assert b"4000 records" in ppdm("estimate", "r.delta", "r2.delta").stdout
+    assert b"4,000 records" in ppdm("estimate", "r.delta", "r2.delta").stdout
     ppdm("query", "r.delta", "select avg(age)")
     ppdm("reconstruct", "r.delta", "-o", "again.delta", "--method", "global")
     ppdm("train-tree", "r.delta", "-o", "tree.json")
@@ -156,12 +156,12 @@ def test_a_new_version_takes_the_place_of_a_release_and_of_nothing_else(ppdm: Ru
     ppdm("perturb", "q.parquet", "-o", "r.delta", *PLAN, code=2)
     ppdm("perturb", "q.parquet", "-o", "r.delta", *PLAN, "--force")
     assert b"500 records" in ppdm("estimate", "r.delta").stdout
-    assert b"1000 records" in ppdm("estimate", "r.delta@v0").stdout
+    assert b"1,000 records" in ppdm("estimate", "r.delta@v0").stdout
     assert b"cannot be read" in ppdm("estimate", "r.delta@v2", code=1).stderr
     lake(tmp_path / "own.delta")
     before = listing(tmp_path)
     said = ppdm("perturb", "p.parquet", "-o", "own.delta", *PLAN, "--force", code=4).stderr
-    assert b"go back" in said
+    assert b"earlier versions" in said
     for data in ("own.delta", "own.delta@v0"):
         said = ppdm("perturb", data, "-o", "own.delta", *PLAN, "--force", code=2).stderr
         assert b"is also the input" in said
@@ -307,7 +307,7 @@ def test_tables_in_a_bucket(ppdm: Run, monkeypatch: pytest.MonkeyPatch) -> None:
         for more in ((), ("--force",)):
             ppdm("perturb", f"{at}/people", "-o", f"{at}/r.delta", *PLAN, *more)
         for name in ("r.delta", "r.delta@v0"):
-            assert b"1000 records" in ppdm("estimate", f"{at}/{name}").stdout
+            assert b"1,000 records" in ppdm("estimate", f"{at}/{name}").stdout
         ppdm("perturb", f"{at}/people", "-o", f"{at}/r.delta", *PLAN, code=2)
         before = buckets.there()
         buckets.fault = lambda e: (

@@ -198,7 +198,7 @@ def test_tables_in_a_bucket(ppdm: Run) -> None:
         ppdm("perturb", table.metadata_location, "-o", f"{at}/r.parquet", *PLAN)
         release = catalog.create_table("db.release", rows.schema)
         release.add_files([f"{at}/r.parquet"])
-        assert b"1000 records" in ppdm("estimate", release.metadata_location).stdout
+        assert b"1,000 records" in ppdm("estimate", release.metadata_location).stdout
 
 
 def test_without_the_library_a_message_says_what_to_install(

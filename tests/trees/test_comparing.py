@@ -85,7 +85,7 @@ def test_the_command_shows_both_trees_and_the_figures(trained: Path, ppdm: Run) 
     args = ("train-tree", "b.parquet", "--class", "group", "-o", "b.json", "--compare", "a.json")
     said = ppdm(*args).stdout.decode()
     assert "The other tree" in said and said.count("= age <= 50: young") == 2
-    assert "rules 2 are kept, with 100.0 %" in said and "They agree on 100.00 % of 800 records" in said
+    assert "keeps 2 of the other tree's" in said and "They agree on 100.00% of 800 records" in said
     found = json.loads(ppdm(*args, "--force", "--json", "--on", "a.parquet").stdout)["compared"]
     assert found["same_root"] and found["agreement"] == 1 and found["low"] < 1
     ppdm("perturb", "a.parquet", "-o", "r.parquet", "--gamma", "9", "--class", "group", "--seed", "1")

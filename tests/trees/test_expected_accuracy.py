@@ -85,7 +85,7 @@ def test_a_tree_that_held_out_records_put_below_the_baseline_becomes_a_leaf(
 
     monkeypatch.setattr(sys.modules["ppdm_cli.trees.from_release"], "expected_accuracy", noted)
     found = grown(published(generated(4_000, 1, function=1), gamma=19))
-    one_leaf = "worse than the most common class" in " ".join(found.remarks)
+    one_leaf = "worse than the baseline" in " ".join(found.remarks)
     assert (found.tree.leaves > 1) == above != one_leaf
     e = found.expected
     assert e.accuracy is not None and e.accuracy >= e.baseline - 1e-9
@@ -130,7 +130,7 @@ def test_what_is_told_holds_on_hard_tables(name: str, kept: bool) -> None:
             assert e.high - e.low <= 2 * WIDEST_INTERVAL + 1e-9
             missed += not e.low - 0.01 <= accuracy(found, test, CLASS) <= e.high + 0.01
         said = " ".join(found.sentences())
-        assert ("95 % interval" in said) != ("cannot be told" in said) and "Baseline accuracy" in said
+        assert ("95% interval" in said) != ("too little data" in said) and "Baseline (" in said
     assert missed < 2
 
 

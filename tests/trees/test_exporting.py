@@ -226,7 +226,7 @@ def test_the_command_writes_them_and_says_what_they_change(tmp_path: Path, ppdm:
     there = duckdb.sql(f"SELECT {expression} AS predicted FROM '{tmp_path}/p.parquet'").fetchall()
     assert [r[0] for r in there] == one.to_list()
     changed = int((one != two).sum())
-    assert changed and f"900 training records {changed} get" in " ".join(said.split())
+    assert changed and f"changes the label of {changed} of 900 training records" in " ".join(said.split())
 
 
 def test_the_text_is_that_of_c45() -> None:

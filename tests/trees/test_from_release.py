@@ -103,7 +103,7 @@ def test_without_a_signal_there_is_one_leaf_and_no_joint_reconstruction(kept: bo
         mixed = data.with_columns(group=data["group"].gather(order))
         release = published(mixed, keep=["group"] if kept else [], seed=seed)
         taught = train_tree(release.frame, sidecar=release.sidecar)
-        if not kept and any(r.startswith("Not confirmed") for r in taught.remarks):
+        if not kept and any("not confirmed" in r for r in taught.remarks):
             assert taught.model == "bayes"
             continue
         if taught.model != "none":
@@ -176,7 +176,10 @@ def test_one_attribute_and_attributes_too_large(monkeypatch: pytest.MonkeyPatch)
     release = published(generated(8_000, function=1).select("age", "elevel", "salary", "group"))
     monkeypatch.setattr(sampling, "LARGEST_DOMAIN", 12)
     taught = train_tree(release.frame, sidecar=release.sidecar)
-    assert taught.model == "none" and "Not used, because of too many values: 'age', 'salary'." in taught.remarks
+    assert (
+        taught.model == "none"
+        and "Not used, because they have too many values: 'age', 'salary'." in taught.remarks
+    )
     monkeypatch.setattr(sampling, "LARGEST_DOMAIN", 2)
     usable = reconstruct(release.frame, sidecar=release.sidecar, method="joint")
     assert usable.how.method == "by-class" and usable.frame.columns == ["age", "elevel", "salary", "group"]
@@ -195,7 +198,7 @@ def test_many_labels_share_the_cells_and_numbers_are_no_class(monkeypatch: pytes
     with raises("not-a-class"):
         train_tree(release.frame, "x", sidecar=release.sidecar)
     monkeypatch.setattr(sampling, "LARGEST_DOMAIN", 39)
-    with pytest.raises(UsageError, match="nothing to learn 'group' from"):
+    with pytest.raises(UsageError, match="nothing can be learned about 'group'"):
         train_tree(release.frame, sidecar=release.sidecar)
     assert reconstruct(release.frame, sidecar=release.sidecar).how.method == "by-class"
 
