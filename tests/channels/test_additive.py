@@ -216,3 +216,13 @@ def test_the_reconstruction_is_near(noise: Noise, width: float, triangle: float,
     for shape, most in (("triangle", triangle), ("plateau", plateau)):
         estimated, raw = errors(shape, matrix)
         assert estimated < most and estimated < 0.6 * raw
+
+
+@pytest.mark.parametrize("width", [0.01, 10.0, 1e4])
+def test_noise_is_within_a_millionth_and_a_million_times_the_width(width: float) -> None:
+    extents = ((0.0, width / 2), (width / 2, width))
+    for sd in (1.01e-6 * width, 0.99e6 * width):
+        assert Additive("uniform", sd, extents).sd == sd
+    for sd in (0.99e-6 * width, 1.01e6 * width):
+        with raises("wrong-sd"):
+            Additive("uniform", sd, extents)

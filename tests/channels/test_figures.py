@@ -15,7 +15,7 @@ from ppdm_cli.channels.band import Band, bits_revealed
 from ppdm_cli.channels.block import Block
 from ppdm_cli.channels.copies import Copies
 from ppdm_cli.channels.dense import Weights
-from ppdm_cli.channels.matrix import Explicit
+from ppdm_cli.channels.matrix import Explicit, Given
 
 WEIGHTS = Weights(np.array([[7, 1, 3], [2, 8, 3], [1, 1, 4]]), 10)
 MATRICES: list[Any] = [
@@ -193,3 +193,12 @@ def test_copies_count_every_order_of_their_answers(matrix: Copies) -> None:
         sum(c * (m == code).mean() for c, m in zip(counts, matrix.multisets, strict=True)) for code in range(3)
     ]
     np.testing.assert_allclose(matrix.seen(counts), shown)
+
+
+def test_value_that_is_never_published_rules_nothing_out() -> None:
+    """A row of zeros is no answer: the ratios are those of the other rows."""
+    law = Weights(np.array([[7, 3, 5], [3, 7, 5], [0, 0, 0]]), 10)
+    assert law.amplification == pytest.approx(7 / 3)
+    assert Given(law.dense()).amplification == pytest.approx(7 / 3)
+    assert Weights(np.array([[7, 0, 5], [3, 10, 5], [0, 0, 0]]), 10).amplification == np.inf
+    assert Given(np.array([[0.7, 0], [0.3, 1]])).amplification == np.inf

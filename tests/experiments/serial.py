@@ -33,9 +33,7 @@ print(json.dumps([b - a for a, b in zip(began, ended)]))
 def measured(threads: int, *files: Path) -> list[float]:
     """Return medians: seconds, processor time, and that of the main thread."""
     command = [sys.executable, "-c", JOB, str(threads), *map(str, files)]
-    runs = [
-        json.loads(subprocess.run(command, capture_output=True, check=True).stdout) for _ in range(REPEATS)
-    ]
+    runs = [json.loads(subprocess.run(command, capture_output=True, check=True).stdout) for _ in range(REPEATS)]
     return [statistics.median(figures) for figures in zip(*runs, strict=True)]
 
 

@@ -214,6 +214,10 @@ def test_block_of_one_value_is_proved_to_be_published() -> None:
     block = Block(Decimal(9), ((0,), (1, 2), (3, 4, 5)))
     (_, none), *others = block.parts
     assert none is None and [d.range for _, d in others if d] == [10, 11]
+    own = np.array([0, 0, 0], np.uint8)
+    out = np.full(3, 9, np.uint8)
+    block.sample(own, lambda retry, rows=None: pytest.fail("no coin is thrown"), out)
+    assert (out == own).all()
 
 
 def test_command_writes_the_proof_and_says_what_it_shows(tmp_path: Path, ppdm: Run) -> None:
