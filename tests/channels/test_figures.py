@@ -14,8 +14,8 @@ from ppdm_cli.channels import Blur, Box, GammaDiagonal, Matrix, Mixture
 from ppdm_cli.channels.band import Band, bits_revealed
 from ppdm_cli.channels.block import Block
 from ppdm_cli.channels.copies import Copies
-from ppdm_cli.channels.dense import Weights
-from ppdm_cli.channels.matrix import Explicit, Given
+from ppdm_cli.channels.dense import Weights, scaled_columns
+from ppdm_cli.channels.matrix import Explicit, Given, likeliest
 
 WEIGHTS = Weights(np.array([[7, 1, 3], [2, 8, 3], [1, 1, 4]]), 10)
 MATRICES: list[Any] = [
@@ -202,3 +202,29 @@ def test_value_that_is_never_published_rules_nothing_out() -> None:
     assert Given(law.dense()).amplification == pytest.approx(7 / 3)
     assert Weights(np.array([[7, 0, 5], [3, 10, 5], [0, 0, 0]]), 10).amplification == np.inf
     assert Given(np.array([[0.7, 0], [0.3, 1]])).amplification == np.inf
+
+
+def test_marginal_of_a_whole_matrix_is_there_where_it_depends_on_its_own_value_alone() -> None:
+    small, large = np.array([[8, 3], [2, 7]]), np.array([[7, 1, 3], [2, 8, 3], [1, 1, 4]])
+    apart = Weights(np.kron(small, large), 100)
+    for place, law in ((0, small), (1, large)):
+        found = apart.marginal([place], [2, 3], [2, 3])
+        assert found is not None
+        np.testing.assert_allclose(found.dense(), law / 10)
+    linked = np.full((4, 4), 10) + np.diag([60, 60, 60, 60])
+    linked[:, 3] = [40, 20, 20, 20]  # what is shown of either depends on both
+    assert Weights(linked, 100).marginal([0], [2, 2], [2, 2]) is None
+    assert apart.marginal([0], [2, 3], [3, 2]) is None
+
+
+def test_likeliest_shares_of_nothing_are_equal() -> None:
+    law = WEIGHTS.dense()
+    np.testing.assert_allclose(likeliest(law, np.zeros(3)), 1 / 3)
+    true = np.array([0.6, 0.3, 0.1])
+    np.testing.assert_allclose(likeliest(law, 1000 * law @ true), true, atol=0.05)
+
+
+def test_scale_of_a_matrix_is_the_least_that_is_exact() -> None:
+    assert scaled_columns([[Decimal(1), Decimal(0)], [Decimal(0), Decimal(1)]]) == ([[1, 0], [0, 1]], 1)
+    half = Decimal("0.50")
+    assert scaled_columns([[half, half], [Decimal("0.25"), Decimal("0.75")]]) == ([[50, 50], [25, 75]], 100)

@@ -14,7 +14,7 @@ from ppdm_cli import perturb
 from ppdm_cli.channels import blended
 from ppdm_cli.engine import map_partitions
 from ppdm_cli.errors import MismatchError
-from ppdm_cli.releases import Strata, open_release, opened
+from ppdm_cli.releases import Strata, never_together, open_release, opened
 from ppdm_cli.sidecar import COLUMN
 from tests.chances import LEVEL, chi_square
 from tests.perturbing.test_recipe_choice import DOMAINS, released, table
@@ -131,3 +131,8 @@ def test_a_miner_is_one_file(wanted: dict[str, Any]) -> None:
     people = make(4_000, age=range(20, 60), town={"n": 0.2, "s": 0.2, "e": 0.6}, ill={"no": 0.8, "yes": 0.2})
     made = perturb(people, seed=1, attributes={"age": {"bins": 4}}, rare="publish", **wanted)
     assert [commonest(made.frame, n, made.sidecar) for n in ("town", "ill")] == ["e", "no"]
+
+
+def test_attributes_that_no_record_shows_are_named_alone_or_together() -> None:
+    assert never_together(["a"]).what == "'a' was never published"
+    assert never_together(["a", "b"]).what == "'a', 'b' were never published together in one record"
