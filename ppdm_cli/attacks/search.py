@@ -14,8 +14,8 @@ from ppdm_cli.attacks.population import Population
 from ppdm_cli.channels import Channel
 from ppdm_cli.engine import Batch
 
-PAIRS_AT_ONCE, ROWS_AT_ONCE = 1 << 18, 1 << 14
-"""Pairs of a row and a person that are weighed at a time, and rows that are read at a time."""
+PAIRS_AT_ONCE = 1 << 20
+"""Pairs of a row and a person that are weighed at a time."""
 
 
 @dataclass(frozen=True, eq=False)
