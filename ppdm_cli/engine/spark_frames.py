@@ -1,8 +1,8 @@
 """DataFrames of Spark: releases are mined, trees predict and tables are perturbed where the rows are.
 
 Any session will do, of Spark Connect too, because all that this asks for is `mapInArrow`. Spark computes such a
-DataFrame again in each pass. Coins depend on the rows' addresses, so a DataFrame is perturbed only if its rows
-are all those of some Parquet files, which Spark numbers.
+DataFrame again in each pass. Coins depend on the rows' addresses, so a DataFrame is perturbed only if each row
+is one of a Parquet file, which Spark numbers, and they come in its order.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class FrameTable(Table):
     def __init__(self, frame: Any, known: Mapping[str, pa.DataType], numbers: Any = None) -> None:
         """Open a DataFrame; `numbers` says which rows of files it has, or None while no pass needs that."""
         self.frame, fields = frame, frame.schema.fields
-        self._numbers, self._found = numbers or (lambda frame: None), None
+        self._numbers, self._found = numbers or (lambda *_: None), None
         raw = pa.schema([(f.name, _arrow(f.name, f.dataType, known.get(f.name))) for f in fields])
         self.schema = normal_schema(raw, self.name)
         carried = fields[0].metadata.get("ppdm")
@@ -64,17 +64,15 @@ class FrameTable(Table):
         names = list(self.schema.names if columns is None else columns)
         text = [n for n in names if pa.types.is_string(self.schema.field(n).type)]
         if self._found is None:
-            self._found = self._numbers(self.frame)
-        most = rows_per_partition(len(self.schema))
+            self._found = self._numbers(self.frame, rows_per_partition(len(self.schema)))
         if self._found is None:
             load = partial(loaded_here, self.name, names, text, self.schema, {})
             yield FrameRows(self.name, load, None, self.frame, names)
         parts = dict[int, str]()
-        for _, file, begin, rows in self._found or ():
+        for _, file, first, last, rows in self._found or ():
             label = parts.setdefault(file, f"{self.name}, part {len(parts) + 1}")
             load = partial(loaded_here, label, names, text, self.schema, {})
-            for first in range(begin, begin + rows, most):
-                yield FileRows(label, load, None, file, first, min(most, begin + rows - first), self.frame)
+            yield FileRows(label, load, None, file, first, rows, self.frame, last)
 
 
 def _arrow(name: str, found: Any, known: pa.DataType | None) -> pa.DataType:
@@ -96,7 +94,7 @@ class FrameEngine(Engine):
                 return None
             what = "Spark Connect gives no files by their names"
             raise UsageError("path-on-connect", what, "use what spark.read.parquet makes of it")
-        return FrameTable(source, known, lambda frame: _numbered(frame) if self._writes else None)
+        return FrameTable(source, known, lambda *asked: _numbered(*asked) if self._writes else None)
 
     def keeps(self, table: Table) -> bool:
         return isinstance(table, FrameTable)
@@ -306,25 +304,26 @@ def _place(frame: Any) -> tuple[Any, Any]:
     return spark.xxhash64(place.getField("file_path")).alias("file"), place.getField("row_index").alias("row")
 
 
-def _numbered(frame: Any) -> list[Any]:
-    """Return which rows of which files a DataFrame has, in order; refuse one with some of a file's rows."""
+def _numbered(frame: Any, most: int) -> list[Any]:
+    """Return which rows of which files a DataFrame has, in order; refuse one that has a row twice."""
     refusal = UsageError(
         "dataframe-of-no-files",
-        "the rows of a DataFrame that is not just Parquet files have no numbers and no order",
+        "the rows of the DataFrame have no place of their own in Parquet files, as after a sort or a union",
         "write it as Parquet, and give what spark.read.parquet makes of that",
     )
     with speaking():
         try:
             path = metadata_of(frame).getField("file_path").alias("path")
-            found = frame.select(path, *_place(frame)).mapInArrow(row_ranges, RANGES).collect()
+            found = frame.select(path, *_place(frame)).mapInArrow(partial(row_ranges, most), RANGES)
+            found = found.collect()
         except AnalysisException:
             raise refusal from None
     order = sorted(found, key=lambda s: (PurePosixPath(unquote(s.path)), s.first))
     ends = dict[int, int]()
-    for _, file, first, rows in order:
-        if rows < 0 or first != ends.get(file, 0):
+    for _, file, first, last, rows in order:
+        if rows < 0 or first <= ends.get(file, -1):
             raise refusal
-        ends[file] = first + rows
+        ends[file] = last
     return order
 
 

@@ -39,6 +39,7 @@ RANGES = StructType(
         StructField("path", StringType(), False),
         StructField("file", LongType(), False),
         StructField("first", LongType(), False),
+        StructField("last", LongType(), False),
         StructField("rows", LongType(), False),
     ]
 )
@@ -240,24 +241,26 @@ def _partitions(known: Known, batches: Iterable[pa.RecordBatch]) -> Iterator[tup
     """Put partitions together from Spark's batches, which may begin and end anywhere."""
     names, places, files, _ = known
     waiting: list[pa.RecordBatch] = []
-    place, file, row, missing = None, "", 0, 0
+    place, file, missing = None, "", 0
     for batch in batches:
         file_of, row_of = batch.columns[-2:]
         start = 0
         while start < batch.num_rows:
             if place is None:
-                file, row = file_of[start].as_py(), row_of[start].as_py()
+                file = file_of[start].as_py()
                 if file not in files:  # it has come since
                     start += pc.sum(pc.equal(file_of.slice(start), file)).as_py()
                     continue
-                place = places.get((file, row))
+                place = places.get((file, row_of[start].as_py()))
                 missing = 0 if place is None else place[2].rows
             rows = min(max(missing, 1), batch.num_rows - start)
-            ends = [(file_of[i].as_py(), row_of[i].as_py()) for i in (start, start + rows - 1)]
-            if place is None or ends != [(file, row), (file, row + rows - 1)]:
+            end = start + rows - 1
+            if place is None or {file_of[start].as_py(), file_of[end].as_py()} != {file}:
+                raise CHANGED
+            if rows == missing and row_of[end].as_py() != place[2].last:
                 raise CHANGED
             waiting.append(batch.slice(start, rows))
-            missing, row, start = missing - rows, row + rows, start + rows
+            missing, start = missing - rows, start + rows
             if not missing:
                 whole = pa.Table.from_batches(waiting)
                 yield place, whole.select(range(len(names))).rename_columns(names)
@@ -271,21 +274,36 @@ def digest_of(made: Made[Any]) -> bytes:
     return blake2b(made.rows.serialize(), digest_size=16).digest()
 
 
-def row_ranges(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield where the rows of a split are in their files, or -1 rows of a file that leave some out."""
-    found: dict[int, tuple[str, int, int]] = {}
+def row_ranges(most: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield runs of at most so many rows that ascend in a file; -1 rows where a file's rows do not ascend."""
+    run, files = ("", 0, 0, -1, 0), set[int]()
     for batch in filter(len, batches):
         path_of, file_of, row_of = batch.columns
-        files, rows = file_of.to_numpy(), row_of.to_numpy()
-        starts = np.flatnonzero(np.r_[True, files[1:] != files[:-1]])
+        own, rows = file_of.to_numpy(), row_of.to_numpy()
+        starts = np.flatnonzero(np.r_[True, own[1:] != own[:-1]])
         for start, end in zip(starts, [*starts[1:], batch.num_rows], strict=True):
-            file, own = int(files[start]), rows[start:end]
-            path, first, many = found.get(file, (path_of[start].as_py(), int(own[0]), 0))
-            follow = many >= 0 and np.array_equal(own, np.arange(first + many, first + many + len(own)))
-            found[file] = path, first, many + len(own) if follow else -1
-    if found:
-        columns = zip(*((path, file, *place) for file, (path, *place) in found.items()), strict=True)
-        yield pa.RecordBatch.from_arrays([pa.array(c) for c in columns], names=RANGES.names)
+            path, file, first, last, held = run
+            new = own[start] != file or not files
+            steps = np.diff(rows[start:end], prepend=-1 if new else last)
+            if (steps < 1).any() or (new and own[start] in files):
+                yield _range(("", 0, 0, -1, -1))
+                return
+            files.add(int(own[start]))
+            while start < end:
+                if new or held == most:
+                    if held:
+                        yield _range((path, file, first, last, held))
+                    path, file, first, held = path_of[start].as_py(), int(own[start]), int(rows[start]), 0
+                taken, new = min(most - held, int(end - start)), False
+                start, held = start + taken, held + taken
+                last = int(rows[start - 1])
+            run = path, file, first, last, held
+    if run[-1]:
+        yield _range(run)
+
+
+def _range(run: tuple[Any, ...]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist([dict(zip(RANGES.names, run, strict=True))])
 
 
 def _as_they_come(

@@ -67,6 +67,11 @@ class Rows(Partition):
     """The number of rows of its file before it."""
     rows: int = 0
 
+    @property
+    def last(self) -> int:
+        """Return the number of its last row."""
+        return self.first + self.rows - 1
+
     def batch(self, index: int, first: int) -> Batch:
         return Batch(self.load(), index, first, quoted(self.file), self.first)
 
@@ -76,9 +81,21 @@ class Rows(Partition):
 
 @dataclass(frozen=True)
 class FileRows(Rows):
-    """A partition of a DataFrame whose rows Spark numbers within their files."""
+    """A partition of a DataFrame, of rows that Spark numbers in a file; it may leave some of them out."""
 
     frame: Any = None
+    end: int = 0
+
+    @property
+    def last(self) -> int:
+        """Return the number of its last row, between which and the first some may be left out."""
+        return self.end
+
+    def batch(self, index: int, first: int) -> Batch:
+        return _Unnumbered(self.load(), index, first, self.file, 0)
+
+    def where(self, row: int) -> str:
+        return f"a row of {self.file}"
 
 
 @dataclass(frozen=True)

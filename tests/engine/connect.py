@@ -46,7 +46,7 @@ def main() -> None:
     calls: dict[str, Any] = {
         "again": lambda: perturb(people, folder / "perturbed", **settings),
         "force": lambda: perturb(people, folder / "perturbed", **settings, force=True),
-        "some": lambda: perturb(people.where("age > 30"), **settings),
+        "sorted": lambda: perturb(people.orderBy("age"), **settings),
         "fewer": lambda: estimate(release.where("age > 30"), sidecar=sidecar),
     }
     for name, call in calls.items():

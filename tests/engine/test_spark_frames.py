@@ -68,8 +68,8 @@ def test_any_frame_of_a_release_is_mined_with_its_sidecar(data: Path, session: A
         estimate(same)
 
 
-def test_a_frame_is_perturbed_where_spark_numbers_all_rows_of_its_files(data: Path, session: Any) -> None:
-    """Columns of its own are fine; rows that are left out, moved or repeated are not."""
+def test_a_frame_is_perturbed_where_each_row_is_one_of_a_file(data: Path, session: Any) -> None:
+    """Columns of its own and rows that are left out are fine; rows that are moved or repeated are not."""
     session.conf.set("spark.sql.legacy.parquet.nanosAsLong", "true")
     people = session.read.parquet(str(data / "data")).drop("at")
     more = people.selectExpr("*", "array(age) as `an array`")
@@ -87,8 +87,11 @@ def test_a_frame_is_perturbed_where_spark_numbers_all_rows_of_its_files(data: Pa
     assert rows.sort(one.columns).equals(one.sort(one.columns)) and not rows.equals(one)
     usable: Any = reconstruct(frame).frame
     assert usable.count() == 1_500
+    some: Any = perturb(people.where("age > 30"), **settings).frame
+    here = perturb(here.filter(pl.col("age") > 30), **settings).frame  # type: ignore[assignment]
+    assert pl.DataFrame(some.toArrow()).sort(one.columns).equals(here.sort(one.columns))
     for refused in (
-        people.where("age > 30"),
+        people.orderBy("car"),
         people.repartition(3),
         people.union(people),
         people.selectExpr("*", "explode(sequence(1, 2))"),
@@ -180,7 +183,7 @@ def test_spark_connect_gives_what_threads_give(data: Path) -> None:
     )
     found = json.loads(done.stdout.splitlines()[-1])
     assert found["said"] == {
-        "again": "output-exists", "force": "force-on-connect", "some": "dataframe-of-no-files",
+        "again": "output-exists", "force": "force-on-connect", "sorted": "dataframe-of-no-files",
         "fewer": "wrong-number-of-records", "path": "path-on-connect",
     }  # fmt: skip
     order = people.columns
