@@ -36,6 +36,7 @@ def test_no_finite_epsilon_proves_a_value() -> None:
 def test_impossible_beliefs_are_refused(rhos: tuple[float, float]) -> None:
     with raises("bad-rhos"):
         privacy.gamma_from_rhos(*rhos)
+    assert privacy.gamma_from_rhos(0.05, 0.5) == pytest.approx(19)
 
 
 @pytest.mark.parametrize(

@@ -118,7 +118,7 @@ class Band(Mixture, ExactDraw):
 
 
 @lru_cache(maxsize=1 << 12)
-def best_half_width(gamma: Decimal, ordered: int) -> int:
+def best_half_width(gamma: Decimal | float, ordered: int) -> int:
     """Return the most informative half-width under a uniform prior; 0 is gamma-diagonal.
 
     Null does not count. The information has one peak, below half the codes, which is searched by halves.
@@ -234,13 +234,12 @@ class BandSpec(GammaSpec, frozen=True, tag="band", tag_field="kind", kw_only=Tru
             )
         gamma, b = request.gamma, request.options.get("half_width")
         assert gamma is not None
-        exact = gamma if isinstance(gamma, Decimal) else rounded_down(gamma, domain.size)
-        b = best_half_width(exact, domain.ordinary) if b is None else b
+        b = best_half_width(gamma, domain.ordinary) if b is None else b
         if b == 0:
             return GammaDiagonalSpec.asked(name, domain, request)
-        if not isinstance(gamma, Decimal):
-            width = 2 * b + 1
-            exact = rounded_down(exact, domain.ordinary + width - 1 + domain.nulls * width, width)
+        width = 2 * b + 1
+        outputs = domain.ordinary + width - 1 + domain.nulls * width
+        exact = gamma if isinstance(gamma, Decimal) else rounded_down(gamma, outputs, width)
         Band.of(exact, domain.ordinary, b, domain.nulls)  # refuses a half-width that cannot be
         return cls(attributes=[name], gamma=json_gamma(exact), half_width=[b]), continued(domain, b)
 

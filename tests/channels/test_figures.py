@@ -16,6 +16,7 @@ from ppdm_cli.channels.block import Block
 from ppdm_cli.channels.copies import Copies
 from ppdm_cli.channels.dense import Weights, scaled_columns
 from ppdm_cli.channels.matrix import Explicit, Given, likeliest
+from tests.vocabulary import raises
 
 WEIGHTS = Weights(np.array([[7, 1, 3], [2, 8, 3], [1, 1, 4]]), 10)
 MATRICES: list[Any] = [
@@ -228,3 +229,10 @@ def test_scale_of_a_matrix_is_the_least_that_is_exact() -> None:
     assert scaled_columns([[Decimal(1), Decimal(0)], [Decimal(0), Decimal(1)]]) == ([[1, 0], [0, 1]], 1)
     half = Decimal("0.50")
     assert scaled_columns([[half, half], [Decimal("0.25"), Decimal("0.75")]]) == ([[50, 50], [25, 75]], 100)
+
+
+def test_box_takes_all_the_room_that_its_sampler_has() -> None:
+    sides, most = (Blur(2), Blur(3)), 2**62 - 5  # R = gamma - 1 + 6
+    assert Box.of(Decimal(most), sides).range == 2**62
+    with raises("gamma-too-fine-for-box"):
+        Box.of(Decimal(most + 1), sides)
