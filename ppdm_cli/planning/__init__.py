@@ -1,7 +1,8 @@
 """Plans for owners: a look at a table, before anything is published, and a plan for `perturb`.
 
 The plan has names of columns and choices out of fixed lists, but no value and no count of the data. The counts
-are private, stay with the caller, and contain no cell. A CSV is read twice, another table once.
+are private, stay with the caller, and contain no cell. A table is read once, and a CSV twice if the type of a
+column is in doubt: it has dates or odd cells, or its type changes.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from functools import partial
 from math import log
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,7 @@ import pyarrow as pa
 from ppdm_cli import dtypes, files
 from ppdm_cli.channels import rounded_down
 from ppdm_cli.display import Displayed, at_most, up
+from ppdm_cli.engine import Batch, fold
 from ppdm_cli.errors import (
     DataError,
     PpdmError,
@@ -55,7 +58,7 @@ from ppdm_cli.planning.advice import (
     left_open,
     written_plan,
 )
-from ppdm_cli.planning.csv_reading import Dialect, Written, cells_of, sniff, written
+from ppdm_cli.planning.csv_reading import Cells, Dialect, Written, read_block, sniff, written
 from ppdm_cli.privacy import PRIOR, believed_after, limit, worst_posterior
 from ppdm_cli.releases import is_promised
 from ppdm_cli.tables import (
@@ -256,12 +259,12 @@ def _looked(data: TableLike, csv: CsvOptions) -> TableLook:
     paths = [data] if isinstance(data, (str, Path)) else list(data) if isinstance(data, (list, tuple)) else []
     if any(map(is_stream, paths)):
         raise UsageError("stream-in-plan", "a plan needs to read the table more than once", "name a file")
-    dialect, types, options = None, dict[str, Written](), csv
+    dialect, types, options, sketch = None, dict[str, Written](), csv, None
     named = bool(paths) and all(isinstance(p, (str, Path)) for p in paths)
     if named and all(path_of(p).exists() for p in paths):  # what doesn't is reported where it is opened
         found = parts_of([path_of(p) for p in paths])
         if found.form.sniffed:
-            dialect, types, options = _read_as_text(paths, found.paths, csv)
+            dialect, types, options, sketch = _read_as_text(paths, found.paths, csv)
     table = open_table(data, csv=options)
     if is_promised(table):
         raise RefusedError(
@@ -269,7 +272,7 @@ def _looked(data: TableLike, csv: CsvOptions) -> TableLook:
         )
     unreadable = [f.name for f in table.schema if not _readable(f)]
     names = [n for n in table.schema.names if n not in unreadable]
-    sketch = TableSketch.of(table, names) if names else None
+    sketch = sketch or (TableSketch.of(table, names) if names else None)
     if sketch is None:
         raise DataError(
             "no-records", f"{quoted(table.name)} has no records, or no column that can be read", "see the table"
@@ -329,8 +332,8 @@ def _written_as(options: CsvOptions) -> dict[str, Any]:
 
 def _read_as_text(
     paths: Sequence[str | Path], parts: Sequence[Path], csv: CsvOptions
-) -> tuple[Dialect, dict[str, Written], CsvOptions]:
-    """Return how a CSV and its columns are written, and the options for reading them."""
+) -> tuple[Dialect, dict[str, Written], CsvOptions, TableSketch | None]:
+    """Return how a CSV and its columns are written, the options for reading them, and a sketch if all are sure."""
     dialect = sniff(parts, csv)
     found: dict[str, Any] = {"delimiter": dialect.delimiter, "encoding": dialect.encoding}
     if not dialect.header:
@@ -339,7 +342,9 @@ def _read_as_text(
     nulls, header = options.nulls, options.header
     own: dict[str, Any] = {"types": dict.fromkeys(csv.nulls_of, pa.string()), "nulls_of": csv.nulls_of}
     plain = CsvOptions(options.delimiter, options.encoding, nulls, header=header, only=frozenset(), **own)
-    cells = cells_of(open_table(list(paths), csv=plain), nulls)
+    table = open_table(list(paths), csv=plain)
+    read = fold(table, partial(_TextBlocks.of, nulls), _TextBlocks.merge, doing="reading")
+    cells = {n: Cells() for n in table.schema.names} if read is None else read.cells
     comma = options.decimal == "," or any(
         2 * c.counts["comma"] > c.counts["cells"] + c.counts["point"] for c in cells.values()
     )
@@ -356,7 +361,36 @@ def _read_as_text(
             "odd": {n: NULL if w.odd == QUESTION else w.odd for n, w in types.items() if w.odd},
         }
     )
-    return dialect, types, options
+    if read is None or any(options.types[n] != k or options.is_odd(n, k) for n, k in read.kinds.items()):
+        return dialect, types, options, None
+    return dialect, types, options, read.sketch
+
+
+@dataclass
+class _TextBlocks:
+    """Rows of a CSV as text: how each column is written, and what all hold if their types are sure; adds up."""
+
+    cells: dict[str, Cells]
+    kinds: dict[str, pa.DataType]
+    """The types of the columns in the sketch."""
+    sketch: TableSketch | None
+
+    @classmethod
+    def of(cls, nulls: Sequence[str], batch: Batch) -> _TextBlocks:
+        names = batch.columns.schema.names
+        found = {n: read_block(batch.column(n), nulls, batch.first_row) for n in names}
+        columns = {n: values for n, (_, values) in found.items() if values is not None}
+        sketch = TableSketch.of_batch(batch, columns) if len(columns) == len(names) else None
+        return cls({n: c for n, (c, _) in found.items()}, {n: c.type for n, c in columns.items()}, sketch)
+
+    def merge(self, after: _TextBlocks) -> _TextBlocks:
+        for name, cells in after.cells.items():
+            self.cells[name].merge(cells)
+        if self.sketch is None or after.sketch is None or self.kinds != after.kinds:
+            self.sketch = None
+        else:
+            self.sketch.merge(after.sketch)
+        return self
 
 
 def _readable(column: pa.Field) -> bool:

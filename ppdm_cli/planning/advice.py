@@ -87,6 +87,12 @@ class TableSketch:
         """Return the contents of columns, in one fold; None for a table without records."""
         return fold(table, partial(_sketched, list(columns)), cls.merge, columns=list(columns))
 
+    @classmethod
+    def of_batch(cls, batch: Batch, columns: Mapping[str, pa.Array]) -> TableSketch:
+        """Return what columns of a batch hold, which may be read otherwise than the batch has them."""
+        sample = RowBlocks.of(batch.first_row, batch.rows, columns)
+        return cls({n: Sketch.of_column(c) for n, c in columns.items()}, sample)
+
     def merge(self, after: TableSketch) -> TableSketch:
         for name, sketch in after.columns.items():
             self.columns[name].merge(sketch)
@@ -95,9 +101,7 @@ class TableSketch:
 
 
 def _sketched(names: list[str], batch: Batch) -> TableSketch:
-    columns = {n: dtypes.plain(batch.column(n)) for n in names}
-    sample = RowBlocks.of(batch.first_row, batch.rows, columns)
-    return TableSketch({n: Sketch.of_column(c) for n, c in columns.items()}, sample)
+    return TableSketch.of_batch(batch, {n: dtypes.plain(batch.column(n)) for n in names})
 
 
 @dataclass

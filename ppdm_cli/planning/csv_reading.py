@@ -14,7 +14,6 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ppdm_cli import dtypes, files
-from ppdm_cli.engine import Batch, fold
 from ppdm_cli.errors import argument
 from ppdm_cli.perturbing import QUESTION
 from ppdm_cli.tables import (
@@ -35,7 +33,6 @@ from ppdm_cli.tables import (
     VALUE,
     WHOLE,
     CsvOptions,
-    Table,
     dates,
     first_rows,
     has_clock,
@@ -279,29 +276,28 @@ class Written:
         return [d for d in (self.doubt, self.spelled) if d]
 
 
-def cells_of(table: Table, nulls: Sequence[str]) -> dict[str, Cells]:
-    """Return the forms of the cells of each column of a table of text; `nulls` are the spellings of null."""
-    found = fold(table, partial(_seen, nulls), _merged, doing="reading")
-    return found or {n: Cells() for n in table.schema.names}
+def read_block(text: pa.Array, nulls: Sequence[str], first_row: int = 0) -> tuple[Cells, pa.Array | None]:
+    """Count the forms of cells, and return the column that they are read as, if its type is sure.
 
-
-def _merged(a: dict[str, Cells], b: dict[str, Cells]) -> dict[str, Cells]:
-    return {n: a[n].merge(b[n]) for n in a}
-
-
-def _seen(nulls: Sequence[str], batch: Batch) -> dict[str, Cells]:
-    return {n: seen(batch.column(n), nulls, batch.first_row) for n in batch.columns.schema.names}
-
-
-def seen(text: pa.Array, nulls: Sequence[str], first_row: int = 0) -> Cells:
-    """Count the forms of cells, except null and its spellings, which are in quotes here."""
-    cells, numbers = Cells(), None
-    counts = cells.counts
-    rows, text = np.flatnonzero(_mask(text.is_valid())) + first_row, text.drop_null()
+    The type is in doubt for dates, truth values and odd cells.
+    """
+    numbers = None
     if not any(map(str.isdigit, "".join(nulls))):  # else a number may mean null
         numbers = _numbers(text)
+    own = _written(cells := _seen(text, numbers, nulls, first_row), comma=False)
+    if own.odd or own.doubt or cells.counts["usual"]:
+        return cells, None
+    values = text if own.type == "string" else numbers
+    return cells, values if values is not None and str(values.type) == own.type else None
+
+
+def _seen(text: pa.Array, numbers: pa.Array | None, nulls: Sequence[str], first_row: int) -> Cells:
+    """Count the forms of cells, except null and its spellings, which are in quotes here."""
+    cells = Cells()
+    counts = cells.counts
+    rows, text = np.flatnonzero(_mask(text.is_valid())) + first_row, text.drop_null()
     if numbers is not None:
-        texts = _Texts(text, rows, np.ones(len(text), np.int64))
+        numbers, texts = numbers.drop_null(), _Texts(text, rows, np.ones(len(text), np.int64))
     else:
         texts = _Texts.different(text, rows)
         quoted = texts.among(nulls)
