@@ -333,7 +333,7 @@ def _written_as(options: CsvOptions) -> dict[str, Any]:
 def _read_as_text(
     paths: Sequence[str | Path], parts: Sequence[Path], csv: CsvOptions
 ) -> tuple[Dialect, dict[str, Written], CsvOptions, TableSketch | None]:
-    """Return how a CSV and its columns are written, the options for reading them, and a sketch if all are sure."""
+    """Return the forms of a CSV and its columns, the options for reading them, and a sketch if all are sure."""
     dialect = sniff(parts, csv)
     found: dict[str, Any] = {"delimiter": dialect.delimiter, "encoding": dialect.encoding}
     if not dialect.header:

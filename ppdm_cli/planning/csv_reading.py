@@ -349,8 +349,8 @@ def _count_numbers(cells: Cells, texts: _Texts, numbers: np.ndarray) -> None:
     if numbers.dtype.kind == "f":
         some = only(numbers == np.rint(numbers))
         counts["whole"] = some.count(some.like(WHOLE))
-        some = texts.only(np.arange(len(numbers)) < _SOME)  # what matters is whether all fit
-        some = texts if some.like(COMMA).all() else some
+        some = _Texts(texts.cells[:_SOME], texts.rows[:_SOME], texts.times[:_SOME])
+        some = texts if some.like(COMMA).all() else some  # what matters is whether all fit
         counts["comma"] = some.count(some.like(COMMA))
     if counts["whole"]:
         some = only((begins < ord("1")) & (lengths > 1))
