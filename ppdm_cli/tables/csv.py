@@ -83,6 +83,8 @@ _WIDEST = {
 }
 _WIDENING = [pa.int64(), pa.float64(), pa.date32(), pa.timestamp("ms"), pa.timestamp("us")]
 """Families of types: the later of two types holds the values of both."""
+_HELD = 64 << 20
+"""The most bytes of columns that stay in memory after their types are inferred, for the passes that follow."""
 _PADDED = re.compile(r"[+-]?0\d")
 """The beginning of digits that are text, as in a postcode."""
 
@@ -175,6 +177,7 @@ class CsvTable(Table):
         self._unread = options.unread | (frozenset(self._names) - only)
         known = {n: pa.string() for n in self._unread} | dict(options.known) | dict(options.types)
         self.rows: int | None = None
+        self._held: list[tuple[str, pa.Table]] = []
         self.inferred = frozenset(n for n in self._names if n not in known)
         if self.inferred:
             known = self._infer(known)
@@ -183,6 +186,10 @@ class CsvTable(Table):
     def partitions(self, columns: Sequence[str] | None = None) -> Iterator[Partition]:
         names = list(self.schema.names if columns is None else columns)
         schema = pa.schema([self.schema.field(n) for n in names])
+        if self._held and self._unread.isdisjoint(names):
+            for source, table in self._held:
+                yield Partition(source, partial(normal_batch, table.select(names), schema))
+            return
         for source, block in self._blocks():
             yield Partition(source, partial(self._parse.load, block, schema))
 
@@ -264,7 +271,7 @@ class CsvTable(Table):
             first = next(records, b"")
             self._pending = chain(first, records)
             blocks = iter([(self.name, first)] if first else [])
-        rows, file, in_file = 0, "", 0
+        rows, file, in_file, held = 0, "", 0, list[tuple[str, pa.Table]]()
         with workers() as executor:
             for label, seen in ordered(executor, blocks, lambda b: (b[0], found.look(b[1]))):
                 if label != file:
@@ -275,13 +282,20 @@ class CsvTable(Table):
                     found.add(seen)
                 except RowTrouble as trouble:
                     raise trouble.within(file, in_file) from None
-                rows, in_file = rows + seen.rows, in_file + seen.rows
+                rows, in_file = rows + seen.table.num_rows, in_file + seen.table.num_rows
+                if self.rewindable and sum(t.nbytes for _, t in held) < _HELD:
+                    held.append((label, seen.table))
         if self.rewindable:
             self.rows = rows
         self.padded = found.padded
         types = {n: found.types.get(n, pa.null()) for n in self._names}
         types |= dict.fromkeys(self.padded, pa.string())
-        return {n: pa.string() if pa.types.is_null(t) else t for n, t in types.items()} | declared
+        types = {n: pa.string() if pa.types.is_null(t) else t for n, t in types.items()} | declared
+        if sum(t.num_rows for _, t in held) == rows and all(
+            f.type == types[f.name] for _, t in held for f in t.schema
+        ):
+            self._held = held
+        return types
 
 
 @dataclass(frozen=True)
@@ -289,7 +303,7 @@ class _BlockTypes:
     """The types that one block of a CSV shows."""
 
     types: dict[str, pa.DataType]
-    rows: int
+    table: pa.Table
     block: bytes
     padded: frozenset[str]
     """Columns of digits that begin with a zero somewhere."""
@@ -328,7 +342,7 @@ class _Inference:
                 padded = frozenset(n for n, found in begins.items() if pc.any(found).as_py())
         except RowTrouble as trouble:
             return trouble
-        return _BlockTypes(types, table.num_rows, block, padded)
+        return _BlockTypes(types, table, block, padded)
 
     def add(self, found: _BlockTypes) -> None:
         """Add the types of the next block; an error names its row in the block."""

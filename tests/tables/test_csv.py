@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from ppdm_cli.errors import DataError, PpdmError, UsageError
 from ppdm_cli.tables import CsvOptions, csv_records, open_table
+from ppdm_cli.tables import csv as ppdm_csv
 from tests.strategies import texts
 from tests.vocabulary import loaded, read_table
 
@@ -272,3 +273,21 @@ def test_a_stream_is_typed_by_its_beginning_and_held_to_it(monkeypatch: pytest.M
     ):
         with pytest.raises(PpdmError, match=f"row {row} of 'standard input'"):
             stream(text, size)
+
+
+def test_a_csv_is_parsed_once_where_its_columns_fit_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny: None
+) -> None:
+    path, parsed = tmp_path / "t.csv", list[int]()
+    parser = ppdm_csv._Parser
+    call = parser.__call__
+    monkeypatch.setattr(parser, "__call__", lambda *args: parsed.append(1) or call(*args))
+    path.write_text("n,x\n" + "1,2.5\n" * 50)
+    table = open_table(path)
+    once, first = len(parsed), loaded(table)
+    assert loaded(table) == first and loaded(table, ["x"]) == first.select(["x"]) and len(parsed) == once
+    monkeypatch.setattr(ppdm_csv, "_HELD", 0)
+    assert loaded(open_table(path)) == first and len(parsed) > 2 * once
+    path.write_text("n,x\n" + "1,2\n" * 50 + "1,2.5\n")
+    monkeypatch.setattr(ppdm_csv, "_HELD", 1 << 20)
+    assert loaded(open_table(path)).column("x").to_pylist() == [2.0] * 50 + [2.5], "its type changes"
