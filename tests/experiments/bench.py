@@ -190,12 +190,47 @@ def answers(release: Path, large: Path) -> None:
 
 
 def csv(folder: Path) -> None:
-    data, copy = folder / "f2.csv", folder / "copy.csv"
+    data, copy = folder / "f2.csv", folder / "copy"
     generate(data, CSV_ROWS, 7)
-    like = ("--like", folder / "release.parquet", "--force")
-    copied = python(f"import polars; polars.read_csv({str(data)!r}).write_csv({str(copy)!r})")
-    what = f"`perturb` {CSV_ROWS // 10**6}M x 10 CSV, plan given, to polars' read and write"
-    ratio(what, "1.5", ppdm("perturb", data, "-o", folder / "release.csv", *like), copied)
+    like, rows = ("--like", folder / "release.parquet", "--force"), f"{CSV_ROWS // 10**6}M x 10"
+    read = f"import polars; frame = polars.read_csv({str(data)!r})"
+    for form, bound in (("csv", "1.5"), ("parquet", "1.3")):
+        copied = python(f"{read}; frame.write_{form}({str(copy)!r})")
+        perturb = ppdm("perturb", data, "-o", folder / f"next.{form}", *like)
+        ratio(f"`perturb` {rows} CSV to {form}, plan given, to polars' read and write", bound, perturb, copied)
+    plan = ppdm("plan", data, "-o", folder / "proposed.toml", "--force")
+    ratio(f"`plan` {rows} CSV, to polars' read", "2", plan, python(read))
+
+
+def shapes(folder: Path) -> None:
+    """Many columns, and many files."""
+    import polars as pl
+
+    rng = np.random.default_rng(1)
+
+    def made(rows: int, columns: int) -> pl.DataFrame:
+        return pl.DataFrame({f"c{i}": rng.integers(0, 20, rows) for i in range(columns)})
+
+    parts, wide, plan = folder / "parts", folder / "wide.parquet", folder / "shapes.toml"
+    parts.mkdir()
+    made(20_000, 2_000).write_parquet(wide)
+    for number in range(1_000):
+        made(1_000, 10).write_parquet(parts / f"{number}.parquet")
+    for data, what, columns in ((wide, "20,000 x 2,000", 2_000), (parts, "1,000 parts of 1,000 x 10", 10)):
+        domains = "".join(f"c{i}.domain = [0, 19]\n" for i in range(columns))
+        plan.write_text(f"gamma = 9\nbins = 20\n[attributes]\n{domains}")
+        copied = python(f"import polars as p; p.scan_parquet({str(data)!r}).sink_parquet({str(folder / 'c')!r})")
+        perturb = ppdm("perturb", data, "-o", folder / "shaped.parquet", "--plan", plan, "--force")
+        ratio(f"`perturb` {what} Parquet, plan given, to polars' copy", "2", perturb, copied)
+
+
+def attacks(folder: Path) -> None:
+    """All attacks on a release, beside its original."""
+    release = folder / "release.parquet"
+    attack = ppdm("attack", release, "--truth", folder / "f2.parquet")
+    seconds, memory, busy = run(attack)
+    what = f"`attack --truth`, all, {ROWS // 10**6}M x 10"
+    line(what, "30 s of processor, 1,024 MiB", f"{busy:.0f} s, {memory:.0f} MiB ({seconds:.0f} s)")
 
 
 def trees(folder: Path, rows: Sequence[int] = (100_000, 1_000_000)) -> None:
@@ -295,6 +330,8 @@ def main() -> None:
         trees(Path(folder))
         parquet(Path(folder))
         csv(Path(folder))
+        shapes(Path(folder))
+        attacks(Path(folder))
 
 
 if __name__ == "__main__":
