@@ -168,7 +168,7 @@ def test_the_row_found_names_what_was_not_known() -> None:
 
 def test_an_unknown_column_and_knowledge_without_link_are_refused() -> None:
     release = perturb(people(200), gamma=9, keep=["group"], attributes=WIDE, seed=1)
-    with pytest.raises(UsageError, match="did you mean 'group'"):
+    with pytest.raises(UsageError, match="Did you mean 'group'"):
         attack(release.frame, sidecar=release.sidecar, attacks=["link"], knows=["groups"])
-    with pytest.raises(UsageError, match=r"add attacks=\['link'\]"):
+    with pytest.raises(UsageError, match=r"Add attacks=\['link'\]"):
         attack(release.frame, sidecar=release.sidecar, attacks=["posterior"], knows=["group"])

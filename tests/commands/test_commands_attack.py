@@ -67,7 +67,7 @@ def test_link_shows_how_often_a_row_is_found(here_made: Path, ppdm: Run) -> None
     measured = ppdm(*args, "--truth", "original.parquet").stdout.decode()
     assert "measured against the original" in measured and "ranks the person's row first in" in measured
     refused = ppdm("attack", "r.parquet", "--with", "link", "--knows", "regoin", code=2).stderr.decode()
-    assert "did you mean 'region'?" in refused
+    assert "Did you mean 'region'?" in refused
 
 
 def test_risks_of_a_release_are_one_table(here_made: Path, ppdm: Run) -> None:
@@ -76,7 +76,7 @@ def test_risks_of_a_release_are_one_table(here_made: Path, ppdm: Run) -> None:
     assert [r["risk"] for r in found[:3]] == ["singling out", "linkability", "inference of age"]
     shown = ppdm(*args).stdout.decode()
     assert "Risks: percent of the tries that succeed" in shown and "add --truth OTHERS" not in shown
-    assert "give it with --truth" in ppdm(*args[:4], code=2).stderr.decode()
+    assert "Add --truth ORIGINAL" in ppdm(*args[:4], code=2).stderr.decode()
 
 
 def test_files_and_their_sidecars(here_made: Path, ppdm: Run) -> None:
