@@ -36,14 +36,12 @@ def explanations() -> Iterator[Explanation]:
     for kind, spec in KINDS.items():
         yield Explanation(kind, "matrix", spec.about, see="reference/sidecar.md")
     for command, about in SUBCOMMANDS.items():
-        page = f"reference/commands.md#{command}"
-        yield Explanation(command, "command", about, see=page)
+        yield Explanation(command, "command", about, see=(page := f"reference/commands.md#{command}"))
         found = cli.get_command(click.Context(cli), command)
         for option in found.params if found else []:
             if isinstance(option, click.Option) and option.help:
-                yield Explanation(
-                    f"ppdm {command} {option.opts[-1]}", "option", option.help, option.opts[-1:], page
-                )
+                typed = option.opts[-1]
+                yield Explanation(f"ppdm {command} {typed}", "option", option.help, [typed], page)
 
 
 @click.command(
