@@ -236,9 +236,9 @@ def test_command_writes_the_proof_and_says_what_it_shows(tmp_path: Path, ppdm: R
         b"also the input"
         in ppdm("inspect", "r.parquet", "--prove", "-o", "r.parquet", "--force", code=2).stderr
     )
-    assert b"go together" in ppdm("inspect", "r.parquet", "-o", "x.json", code=2).stderr
+    assert b"--describe PLAN" in ppdm("inspect", "r.parquet", "-o", "x.json", code=2).stderr
     asked = ("inspect", "r.parquet", "--prove", "--report", "s.html")
-    assert b"does not go with" in ppdm(*asked, code=2).stderr
+    assert b"--describe or --prove" in ppdm(*asked, code=2).stderr
 
 
 def test_seeded_coins_are_proved_and_promise_nothing() -> None:
