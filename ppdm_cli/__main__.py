@@ -6,6 +6,7 @@ import signal
 import sys
 
 from ppdm_cli import commands
+from ppdm_cli.errors import Exit
 
 __all__ = ["main"]
 
@@ -22,7 +23,7 @@ def main() -> None:
     """Run the command line; Spark alone needs pandas."""
     if not any("spark" in argument for argument in sys.argv):
         sys.meta_path.insert(0, _WithoutPandas())
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that a cluster's is tidied up
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(Exit.TERMINATED))  # so that outputs are tidied up
     commands.run_command_line()
 
 

@@ -29,6 +29,7 @@ class Exit(IntEnum):
     MISMATCH = 3
     REFUSED = 4
     INTERRUPTED = 130
+    TERMINATED = 143
 
 
 def in_sentences(what: str, next_step: str) -> str:
