@@ -352,14 +352,15 @@ def _count_numbers(cells: Cells, texts: _Texts, numbers: np.ndarray) -> None:
         some = _Texts(texts.cells[:_SOME], texts.rows[:_SOME], texts.times[:_SOME])
         some = texts if some.like(COMMA).all() else some  # what matters is whether all fit
         counts["comma"] = some.count(some.like(COMMA))
+    some = only((begins < ord("1")) & (lengths > 1))
+    padded = some.count(some.like(_PADDED))
     if counts["whole"]:
-        some = only((begins < ord("1")) & (lengths > 1))
-        counts["padded"] = some.count(some.like(_PADDED))
+        counts["padded"] = padded
     nines = np.isin(numbers, [int(n) for n in NINES])
     others = numbers[~nines] if nines.any() else numbers
     high, low = others.max(initial=0), others.min(initial=0)
     longest = nines | (numbers == high) | (numbers == low if low <= -1 else minus)
-    _count_digits(cells, only(longest) if high >= 1 and not counts["padded"] else texts)
+    _count_digits(cells, only(longest) if high >= 1 and not padded else texts)
 
 
 def _bytes(text: pa.Array) -> tuple[bytes, np.ndarray]:

@@ -11,13 +11,14 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from ppdm_cli import CsvOptions, perturb, plan
 from ppdm_cli.errors import UsageError
 from ppdm_cli.perturbing import Plan
 from ppdm_cli.perturbing.resolve_run import typed_csv_options
+from ppdm_cli.planning import csv_reading
 from ppdm_cli.tables import csv_records, open_table
 from tests.vocabulary import Run, loaded
 
@@ -262,3 +263,17 @@ def test_a_column_of_points_beside_a_decimal_comma_is_a_question(tmp_path: Path)
     found = plan(tmp_path / "t.csv", gamma=9)
     assert found.questions == ["attributes.point.domain"]
     assert any("have a point" in s for s in found.sentences)
+
+
+@example(["007.5", "8.0"])
+@given(st.lists(st.from_regex(r"-?(\d{1,3}(\.\d{0,2})?|\.\d|9{1,5}|0\d\.5)", fullmatch=True), min_size=1))
+def test_numbers_are_counted_by_value_as_by_text(cells: list[str]) -> None:
+    found = []
+    for numbers in (csv_reading._numbers, lambda text: None):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(csv_reading, "_numbers", numbers)
+            read, _ = csv_reading.read_block(pa.array(cells), [""])
+        codes = (*csv_reading.CODES, *csv_reading.NINES)
+        counts = [read.counts[n] for n in ("cells", "whole", "padded", "point", "below", *codes)]
+        found.append((counts, read.digits, [read.odd.get(c) for c in codes]))
+    assert found[0] == found[1]
