@@ -55,4 +55,4 @@ def test_a_command_starts_a_session_of_its_own_and_is_silent(folder: Path, proce
     assert "Wrote 500 records to release.\n" in said and "WARN" not in said
     assert "500 records" in process("estimate", "release").stdout.decode()
     said = process(*LINE, "--force", "--master", "spark:nowhere", code=1, **QUICK).stderr.decode()
-    assert said.startswith("ppdm: data: Spark cannot be started at 'spark:nowhere'; ") and said.count("\n") == 1
+    assert said.startswith("ppdm: data: Spark cannot be started at 'spark:nowhere'. ") and said.count("\n") == 1
