@@ -30,8 +30,6 @@ FRAGMENT = re.compile(
 """A docstring that begins with one of these needs the name before it, or is not a sentence."""
 STILL_TO_REWRITE = frozenset(
     {
-        "docs/how-to/check-and-sign.md",
-        "docs/how-to/data-for-other-tools.md",
         "docs/technical/architecture.md",
         "docs/technical/experiments.md",
     }
