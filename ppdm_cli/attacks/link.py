@@ -88,7 +88,7 @@ class Link(Attack):
         adversary.fitting = tuple(a.name for a in sidecar.kept if a.name in self._knows)
         self._strata = Strata.of_axes(sidecar, [t.channel for t in self._known])
         self._every = Strata.of_axes(sidecar, [t.channel for t in (*self._known, *self._rest)])
-        self._released, self._reader, self._records = adversary.released, adversary.reader(), adversary.records
+        self._adversary, self._reader, self._records = adversary, adversary.reader(), adversary.records
         self._gamma, self._purpose = adversary.gamma, f"{sidecar.release} link"
 
     @classmethod
@@ -126,7 +126,7 @@ class Link(Attack):
         own = np.diagonal(aim.scores(cells(shown[:known], recipes))).copy()
         read: list[AttackedAttribute | Channel] = [*self._rest, *self._kept]
         search = Search(self._reader, cells, aim, names, own, fitting, read)
-        found = fold(self._released, search, RowRanks.__add__, doing="looking for rows")
+        found = fold(self._adversary.released, search, RowRanks.__add__, doing="looking for rows")
         assert found is not None
         unusual = population.unusual(originals, groups) - np.log(found.fits / self._records)
         kept = [counted.codes(c.name) for c in self._kept]

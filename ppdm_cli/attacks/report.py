@@ -169,11 +169,13 @@ class LinkReport(msgspec.Struct, frozen=True):
         """Return how often a person's row is found, in words."""
         everyone, *_, unusual = self.found
         ranks = "ranks" if measured else "can be expected to rank"
+        bound = everyone.first_bound
+        limit = f", and no attack is in more than {percent(bound)} on average" if bound < 1 else ""
         return (
             f"Someone who knows {listed(self.knows)} of a person {ranks} the person's row first in "
             f"{percent(everyone.first)} of the cases, and among the first ten in {percent(everyone.ten)}. For "
             f"the most unusual tenth of people it is {percent(unusual.first)} and {percent(unusual.ten)}. A "
-            f"blind guess is right in {percent(everyone.first_chance)}."
+            f"blind guess is right in {percent(everyone.first_chance)}{limit}."
         )
 
 

@@ -206,4 +206,4 @@ def _about(column: ProposedColumn) -> str:
     """Return the number of values, or an estimate if there are many."""
     if column.values is None:
         return ""
-    return str(column.values) if column.values_exact else f"about {column.values:.2g}"
+    return str(column.values) if column.values_exact else f"about {float(f'{column.values:.2g}'):,.0f}"
