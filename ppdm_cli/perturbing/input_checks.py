@@ -92,7 +92,7 @@ class InputChecks:
                 "order-reveals",
                 f"the order of the rows reveals {listed(self.telling)}: rows near each other are too "
                 "similar, or too different",
-                f"add {argument('shuffle', True)}, or {argument('keep_order', True)} if it must stay",
+                self._unordered(),
             )
         if self.table.rows is not None and self.checks.rows != self.table.rows - self.left_out:
             raise changed(self.table.name)
@@ -120,6 +120,18 @@ class InputChecks:
             "typed": list(self.plan.typed),
             "padded": list(self.table.padded),
         }
+
+    def _unordered(self) -> str:
+        """Return what to do about the order: leave out numbers of people first, if there may be some."""
+        steps = f"add {argument('shuffle', True)}, or {argument('keep_order', True)} if it must stay"
+        for one in self.plan.attributes:
+            whole = (
+                one.dtype.startswith(("int", "uint")) and one.domain_from == "data" and one.edges is not UNSET
+            )
+            if whole and one.name in self.telling:
+                drop = argument("drop", [one.name])
+                return f"add {drop} if {quoted(one.name)} numbers people or cases; otherwise {steps}"
+        return steps
 
     def _moved(self, counts: Mapping[str, int]) -> dict[str, MovedValues]:
         return {n: MovedValues(c, c / self.checks.values[n]) for n, c in sorted(counts.items()) if c}

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pytest
 
 from ppdm_cli import perturb
+from ppdm_cli.errors import RefusedError
 from ppdm_cli.perturbing import row_order
 from ppdm_cli.perturbing.row_order import RowBlocks, _judged, _Sums, _Test, telling
 from tests.vocabulary import raises
@@ -250,6 +251,14 @@ def test_a_sorted_file_is_refused_unless_shuffled_or_said_to_stay() -> None:
     assert sorted(shuffled.frame["kept"]) == list(range(5_000))
     mixed = sorted_.sample(fraction=1, shuffle=True, seed=1)
     assert perturb(mixed, **asked).frame["kept"].equals(mixed["kept"]), "rows out are rows in, in their order"
+
+
+def test_numbers_of_people_are_dropped_before_rows_are_shuffled() -> None:
+    people = pl.DataFrame({"customer": range(5_000), "age": [i % 90 for i in range(5_000)]})
+    with pytest.raises(RefusedError, match=r"drop=\['customer'\] if 'customer' numbers people .* shuffle=True"):
+        perturb(people, gamma=9)
+    with pytest.raises(RefusedError, match=r"too different\. Add shuffle=True"):
+        perturb(people, gamma=9, attributes={"customer": {"domain": [0, 5_000]}, "age": {"domain": [0, 90]}})
 
 
 def by_kept(rows: int = 6_000) -> pl.DataFrame:
