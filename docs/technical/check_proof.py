@@ -10,13 +10,16 @@ for law in proof["laws"]:
     whole, rows = lcm(*law["range"]), [[count for count, _ in law.get("each", [])]]
     if "each" in law:  # so many outputs of any value have so many numbers
         assert sum(count * outputs for count, outputs in law["each"]) == whole
+        assert min(outputs for _, outputs in law["each"]) > 0
     else:  # a column for each value: how many of its numbers publish each code
         assert [sum(column) for column in law["columns"]] == law["range"]
         scales = [whole // numbers for numbers in law["range"]]
-        rows = [[n * s for n, s in zip(row, scales)] for row in zip(*law["columns"])]
+        rows = [[n * s for n, s in zip(row, scales)] for row in zip(*law["columns"], strict=True)]
+    assert min(map(min, rows)) >= 0, "a count is below 0"
     ratios.append(max(Fraction(max(row), min(row)) if min(row) else inf for row in rows if any(row)))
 worst = max((prod(ratios[n] for n in recipe["laws"]) for recipe in proof["recipes"]), default=1)
 epsilon = inf if worst == inf else proof["answers"] * (log(worst.numerator) - log(worst.denominator))
 promised = proof["promised"]["epsilon"]
+assert proof["answers"] >= 1 and all(n >= 0 for recipe in proof["recipes"] for n in recipe["laws"])
 assert promised is None or epsilon <= float(promised), "the release promises too much"
 print(f"{len(ratios)} matrices add up. A record's epsilon is at most {epsilon:.6g}; promised: {promised}.")

@@ -145,6 +145,8 @@ def attack(
             raise UsageError(
                 "risks-beside-attacks", "risks runs alone", f"leave out the other {argument('attacks')}"
             )
+        if recovered is not False:
+            raise UsageError("no-guesses", "risks guesses no values", f"leave out {argument('recovered')}")
         return _risks(data, truth, sidecar, csv, mappings, from_)
     with ExitStack() as stack:
         table, sidecar = open_releases(data, sidecar, from_)

@@ -172,6 +172,8 @@ def _by_unusualness(unusual: Floats) -> Iterator[tuple[str, np.ndarray]]:
     """Yield the people by how unusual they are."""
     order, count = np.argsort(unusual), len(unusual)
     yield "everyone", order
+    if count < 2:
+        return
     yield "the more usual half", order[: count // 2]
     yield "the more unusual half", order[count // 2 :]
     yield "the most unusual tenth", order[count - max(count // 10, 1) :]

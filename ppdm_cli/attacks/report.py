@@ -278,10 +278,17 @@ class Attacked(Displayed):
             found.append(f"The order of the rows reveals values of {', '.join(order)}: shuffle it.")
         found += [] if self.link is None else [self.link.sentence(self.measured)]
         if self.risks:
-            worst = max(self.risks, key=lambda r: r.low - r.guess_high)
+            beyond = [r for r in self.risks if r.excess > 0]
+            worst = max(beyond, key=lambda r: r.low - r.guess_high, default=None)
+            largest = "No risk exceeds guessing."
+            if worst is not None:
+                share, guess = percent(worst.share), percent(worst.guess)
+                largest = (
+                    f"The largest risk beyond guessing is {worst.risk}: it succeeds in {share} of the cases, "
+                )
+                largest += f"and guessing in {guess}."
             return [
-                f"The largest risk beyond guessing is {worst.risk}: it succeeds in {percent(worst.share)} of "
-                f"the cases, and guessing in {percent(worst.guess)}.",
+                largest,
                 "Facts about people in general count here too. Measure people who are not in the release "
                 f"as well, with {argument('truth', 'OTHERS')}: only the difference is about a person.",
             ]

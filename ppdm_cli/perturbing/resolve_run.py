@@ -46,7 +46,7 @@ from ppdm_cli.perturbing.resolving import (
     undeclared,
 )
 from ppdm_cli.perturbing.substitution import Substituter
-from ppdm_cli.releases import axis_of, decode, in_rounds, is_promised, read_sidecar
+from ppdm_cli.releases import axis_of, check_made, in_rounds, is_promised, read_sidecar
 from ppdm_cli.sidecar import SUFFIX, CoinsOrigin, Copy, Sidecar
 from ppdm_cli.tables import (
     OPENING,
@@ -323,21 +323,8 @@ def sidecar_of(
         class_=plan.class_ or UNSET,
         scheme=list(plan.scheme) or UNSET,
     )
-    _check_readable(sidecar)
+    check_made(sidecar)
     return sidecar
-
-
-def _check_readable(release: Sidecar) -> None:
-    """Refuse to publish a release whose sidecar could not be read."""
-    try:
-        decode(release.encode(), "to be written", release)
-    except MismatchError:
-        raise RefusedError(
-            "sidecar-unreadable",
-            "the sidecar would be larger than any that ppdm reads: a column's name is longer than 4,096 "
-            "characters, a category longer than 16,384, or there are too many of them",
-            "shorten or drop them",
-        ) from None
 
 
 def release_id(key: Key, plan: ResolvedPlan, number: int = 1) -> str:

@@ -33,7 +33,7 @@ from ppdm_cli.releases.opened_release import (
 )
 from ppdm_cli.releases.proof import proof_sentences, prove
 from ppdm_cli.releases.release import OWN, is_promised, open_original, open_release, other_rows, rows_taken_text
-from ppdm_cli.releases.sidecars import check_same, cut_folder, decode, read_sidecar
+from ppdm_cli.releases.sidecars import check_made, check_same, cut_folder, decode, read_sidecar
 from ppdm_cli.releases.strata import (
     Exposure,
     Exposures,
@@ -52,8 +52,9 @@ from ppdm_cli.releases.together import open_data, open_releases, spooled
 __all__ = [
     "OWN", "Account", "Entering", "Exposure", "Exposures", "Fact", "Grouped", "Inspected",
     "OpenedRelease", "RecipeInUse", "RecordFigures", "Strata", "Stratum", "Unchanged", "WideColumn",
-    "attribute_figures", "axes_of", "axis_of", "check_same", "cut_folder", "decode", "encoded", "has_noise",
-    "in_rounds", "inspect", "is_promised", "limit_sentences", "never_together", "one_attribute_limit",
+    "attribute_figures", "axes_of", "axis_of", "check_made", "check_same", "cut_folder", "decode", "encoded",
+    "has_noise", "in_rounds", "inspect", "is_promised", "limit_sentences", "never_together",
+    "one_attribute_limit",
     "open_account", "open_data", "open_original", "open_release", "open_releases", "opened", "other_rows",
     "promise_figures", "proof_sentences", "prove", "read_sidecar", "recipes_in_use", "record_figures",
     "release_facts", "rows_taken_text", "sentences", "spooled", "unprotected",

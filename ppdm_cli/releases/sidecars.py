@@ -15,7 +15,7 @@ from msgspec import UNSET
 
 from ppdm_cli import dtypes, files
 from ppdm_cli.domain import OTHER
-from ppdm_cli.errors import MismatchError, PpdmError, argument, quoted
+from ppdm_cli.errors import MismatchError, PpdmError, RefusedError, argument, quoted
 from ppdm_cli.releases.opened_release import OpenedRelease, naming
 from ppdm_cli.releases.strata import opened
 from ppdm_cli.sidecar import (
@@ -29,6 +29,9 @@ from ppdm_cli.sidecar import (
     explained,
     parse_sidecar,
 )
+
+_WRONG = (msgspec.MsgspecError, ValueError, RecursionError, OverflowError, PpdmError)
+"""The errors of sidecars that can't be read, or make no sense."""
 
 
 def read_sidecar(path: Path | None, carried: bytes | None, name: str, step: str = "") -> Sidecar:
@@ -59,11 +62,8 @@ def read_sidecar(path: Path | None, carried: bytes | None, name: str, step: str 
     return sidecar
 
 
-def decode(data: bytes, where: str, made: Sidecar | None = None) -> Sidecar:
-    """Read and check a sidecar; `where` names the file for the error.
-
-    A sidecar to be published is `made` already: it must be readable, and its own channels are checked.
-    """
+def decode(data: bytes, where: str) -> Sidecar:
+    """Read and check a sidecar; `where` names the file for the error."""
     if len(data) > LARGEST_SIDECAR:
         raise MismatchError(
             "sidecar-too-large",
@@ -71,10 +71,9 @@ def decode(data: bytes, where: str, made: Sidecar | None = None) -> Sidecar:
             "ask for the one that was published with the release",
         )
     try:
-        read = parse_sidecar(data)
-        sidecar = read if made is None else made
+        sidecar = parse_sidecar(data)
         _check(sidecar)
-    except (msgspec.MsgspecError, ValueError, RecursionError, OverflowError, PpdmError) as error:
+    except _WRONG as error:
         what = error.what if isinstance(error, PpdmError) else explained(data, error)
         raise MismatchError(
             "invalid-sidecar",
@@ -82,6 +81,30 @@ def decode(data: bytes, where: str, made: Sidecar | None = None) -> Sidecar:
             "ask for the one that was published with the release, unedited",
         ) from None
     return sidecar
+
+
+def check_made(sidecar: Sidecar) -> None:
+    """Refuse to publish a release whose sidecar nobody could read."""
+    try:
+        if len(data := sidecar.encode()) > LARGEST_SIDECAR:
+            raise ValueError
+        parse_sidecar(data)
+    except _WRONG:
+        raise RefusedError(
+            "sidecar-unreadable",
+            "the sidecar would be larger than any that ppdm reads: a column's name is longer than 4,096 "
+            "characters, a category longer than 16,384, or there are too many of them",
+            "shorten or drop them",
+        ) from None
+    try:
+        _check(sidecar)
+    except _WRONG as error:
+        what = error.what if isinstance(error, PpdmError) else error
+        raise RefusedError(
+            "sidecar-invalid",
+            f"the sidecar would not be valid: {what}",
+            "report it with the command, but without data",
+        ) from None
 
 
 def check_same(beside: Sidecar, inside: Sidecar, path: str, name: str) -> None:

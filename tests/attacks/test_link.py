@@ -166,6 +166,12 @@ def test_the_row_found_names_what_was_not_known() -> None:
     assert learnt["ill"].exact_prior == pytest.approx(0.5, abs=0.05) and learnt["f"].exact_prior < 0.1
 
 
+def test_link_needs_only_one_record() -> None:
+    release = perturb(people(1), gamma=9, keep=["group"], attributes=WIDE, seed=1)
+    found = attack(release.frame, sidecar=release.sidecar, attacks=["link"]).link
+    assert found is not None and [(r.who, r.first) for r in found.found] == [("everyone", 1.0)]
+
+
 def test_an_unknown_column_and_knowledge_without_link_are_refused() -> None:
     release = perturb(people(200), gamma=9, keep=["group"], attributes=WIDE, seed=1)
     with pytest.raises(UsageError, match="Did you mean 'group'"):

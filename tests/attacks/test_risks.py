@@ -82,6 +82,19 @@ def test_risks_are_measured_on_a_release_and_on_a_reconstruction(tmp_path: Path)
         assert done.sentences[0].startswith("The largest risk beyond guessing is")
     with pytest.raises(UsageError, match="risks runs alone"):
         attack(release.frame, sidecar=release.sidecar, truth=original, attacks=["risks", "link"])
+    with pytest.raises(UsageError, match="Leave out recovered="):
+        attack(release.frame, sidecar=release.sidecar, truth=original, attacks="risks", recovered=True)
+
+
+def test_risk_beyond_guessing_is_named_only_when_there_is_one() -> None:
+    original = people(200, 1)
+    release = perturb(original, gamma=9, bins=8, seed=1)
+    done = attack(release.frame, sidecar=release.sidecar, truth=original, attacks="risks")
+    certain = RiskFigures("inference of town", 400, 1.0, 0.99, 1.0, 1.0, 0.99, 1.0, 0.0)
+    done.risks = [certain, RiskFigures("linkability", 400, 0.1, 0.08, 0.12, 0.09, 0.07, 0.11, 0.01)]
+    assert done.sentences[0].startswith("The largest risk beyond guessing is linkability")
+    done.risks = [certain]
+    assert done.sentences[0] == "No risk exceeds guessing."
 
 
 @pytest.mark.skipif(not PYTHON.exists(), reason="anonymeter is not installed: `make peers` does")

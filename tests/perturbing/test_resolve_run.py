@@ -15,6 +15,7 @@ import pytest
 from ppdm_cli import perturb
 from ppdm_cli.channels import KINDS
 from ppdm_cli.domain import Bins, Categories
+from ppdm_cli.perturbing import resolve_run
 from ppdm_cli.perturbing.resolve_run import LEAST_BINS, MOST_BINS, best_bins
 from ppdm_cli.releases import sidecars
 from ppdm_cli.sidecar import Sidecar
@@ -109,3 +110,20 @@ def test_automatic_bins_need_a_number_of_records_and_are_for_all_columns(tmp_pat
     assert not list(tmp_path.iterdir())
     with raises("wrong-type"):
         bins({"x": {"bins": "auto"}})
+
+
+def test_sidecar_that_promises_too_little_is_refused_for_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The promise for several copies is not that for one."""
+    whole = resolve_run.privacy
+    monkeypatch.setattr(resolve_run, "privacy", lambda plan, coins, copies, also: whole(plan, coins, 1, also))
+    with raises("sidecar-invalid") as caught:
+        perturb(pl.DataFrame({"x": [*range(100)]}), tmp_path / "r.parquet", gamma=3, copies=2, keep_order=True)
+    assert "perturbed_gamma does not follow from the attributes" in str(caught.value)
+    assert "larger" not in str(caught.value)
+
+
+def test_sidecar_that_nobody_could_read_is_refused_for_its_size() -> None:
+    with raises("sidecar-unreadable"):
+        perturb(pl.DataFrame({"x" * 4097: [*range(100)]}), gamma=3, keep_order=True)

@@ -210,6 +210,23 @@ def test_matrix_too_large_to_write_is_proved_by_its_closed_count(tmp_path: Path)
         assert checked(proof, tmp_path).returncode == 1
 
 
+FORGED: dict[str, dict[str, Any]] = {
+    "a count below 0": {"laws": [{"range": [10, 10], "columns": [[11, -1], [-1, 11]]}]},
+    "a row that one column lacks": {"laws": [{"range": [10, 10], "columns": [[5, 5], [5, 4, 1]]}]},
+    "a size below 0": {"laws": [{"range": [10], "each": [[5, 4], [5, -2]]}]},
+    "no answer": {"answers": 0},
+    "a law from the end": {"recipes": [{"laws": [-1]}]},
+}
+
+
+@pytest.mark.parametrize("case", FORGED)
+def test_forged_proof_fails_the_shipped_script(case: str, tmp_path: Path) -> None:
+    uniform = {"range": [10, 10], "columns": [[5, 5], [5, 5]]}
+    proof = {"laws": [uniform], "recipes": [{"laws": [0]}], "answers": 1, "promised": {"epsilon": 1}}
+    assert checked(proof, tmp_path).returncode == 0
+    assert checked(proof | FORGED[case], tmp_path).returncode == 1
+
+
 def test_block_of_one_value_is_proved_to_be_published() -> None:
     block = Block(Decimal(9), ((0,), (1, 2), (3, 4, 5)))
     (_, none), *others = block.parts
