@@ -240,11 +240,12 @@ def _parsed(text: str) -> Node:
         found = getattr(error, "errors", None) or [{}]
         line, column = found[0].get("line"), found[0].get("col")
         where = f", at character {column} of line {line}" if line else ""
-        raise UsageError(
-            "question-not-sql",
-            f"can't read the question as SQL{where}",
-            "try 'select mean(age) where sex = \"F\"'",
-        ) from None
+        word = found[0].get("highlight") or ""
+        step = "try 'select mean(age) where sex = \"F\"'"
+        reserved = word.upper() in {t.token_type.name for t in sqlglot.tokenize(text)} if line else False
+        if reserved and word.lower() not in ("select", "where", "and", "or", "as"):
+            step = f"if {quoted(word)} is a column, put its name in double quotes"
+        raise UsageError("question-not-sql", f"can't read the question as SQL{where}", step) from None
     if len(trees) != 1:
         raise UsageError("several-statements", "the question has several statements", "ask one at a time")
     _check_depth(trees[0])

@@ -51,3 +51,15 @@ def test_comments_and_a_last_semicolon_say_nothing() -> None:
     assert same == read_question("select mean(age) group by kids")
     cast = "select count() as n where since < date '2024-01-01' and since > cast('2020-01-01' as date)"
     assert read_question(cast).titles == ()
+
+
+@pytest.mark.parametrize("text", ["select count(*) where Alter > 6", "select Alter, count(*) group by Alter"])
+def test_a_question_names_a_column_to_quote_when_sql_reserves_its_name(text: str) -> None:
+    with pytest.raises(UsageError, match="If 'Alter' is a column, put its name in double quotes"):
+        read_question(text)
+
+
+@pytest.mark.parametrize("text", ["select mean(age where x", "select count(*) where sex = 'F' and"])
+def test_a_question_shows_an_example_when_it_is_not_sql(text: str) -> None:
+    with pytest.raises(UsageError, match="Try 'select mean"):
+        read_question(text)
