@@ -12,6 +12,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import shlex
 import sys
 from collections.abc import Iterator
@@ -21,12 +22,18 @@ from typing import Any, TextIO, cast
 
 import click
 
-from ppdm_cli.errors import UsageError, in_sentences, one_line, quoted
+from ppdm_cli.errors import UsageError, in_sentences, near, one_line, quoted
 
 THREADS, FOLDER, WRITER = "PPDM_THREADS", "PPDM_TMPDIR", "PPDM_WRITER"
 _MOST_THREADS = 1024
 _OUTPUTS = {"perturb": "release.parquet", "plan": "plan.toml", "train-tree": "tree.json"}
 """The names of outputs in an error that shows how to name one."""
+_PLAIN = {
+    "is not a valid float( range)?": "is not a number",
+    "is not a valid integer( range)?": "is not a whole number",
+    "requires an argument": "needs a value",
+}
+"""Words of click, and those that users know."""
 
 
 @contextmanager
@@ -97,20 +104,51 @@ def fail(kind: str, what: str, next_step: str, code: int, id: str = "") -> int:
 def misused(error: click.ClickException, code: int) -> int:
     """Report in one line what click found wrong with the command line; it quotes arguments."""
     context = getattr(error, "ctx", None)
-    message = one_line(error.format_message())
-    if isinstance(error, click.NoSuchOption) and context is not None:
-        own = [o for p in context.command.params for o in p.opts if o.startswith("--")]
-        if held := [quoted(o) for o in own if error.option_name.strip("-") in o]:
-            message = f"{one_line(error.message)} Did you mean {' or '.join(held[:3])}?"
-    if isinstance(error, click.MissingParameter) and isinstance(error.param, click.Option):
-        name = "" if context is None else context.info_name
-        typed = shlex.join([*sys.argv[1:], error.param.opts[0], _OUTPUTS.get(name, "result.parquet")])
-        message += f" Add it: ppdm {one_line(typed)}"
+    unhinted = isinstance(error, click.NoSuchOption)
+    message = one_line(error.message if unhinted else error.format_message())
+    what, _, hint = message.partition(" Did you mean ")
+    for pattern, words in _PLAIN.items():
+        what = re.sub(pattern, words, what)
     path = "ppdm" if context is None else context.command_path
-    hinted = "Did you mean" in message or "Add it:" in message
-    next_step = "" if hinted and not for_programs() else f"see {path} --help"
-    message = message[:1].lower() + (message[1:] if hinted else message[1:].rstrip("."))
-    return fail("usage", message, next_step, code)
+    step = f"did you mean {hint}" if hint else _instead(error, context) or f"see {path} --help"
+    return fail("usage", what[:1].lower() + what[1:].rstrip("."), step, code)
+
+
+def _instead(error: click.ClickException, context: click.Context | None) -> str:
+    """Return what to type instead; empty where that is not known."""
+    if isinstance(error, click.BadOptionUsage):
+        return f"add it after {error.option_name}"
+    if isinstance(error, click.NoSuchOption) and context is not None:
+        return _option(error.option_name, context)
+    param = getattr(error, "param", None)
+    if context is None or not isinstance(param, click.Option):
+        return ""
+    name = param.opts[0]
+    if isinstance(error, click.MissingParameter):
+        typed = shlex.join([*sys.argv[1:], name, _OUTPUTS.get(str(context.info_name), "result.parquet")])
+        return f"add it: ppdm {one_line(typed)}"
+    wrong = re.match(r"'(.*?)' is not (one of)?", error.message)
+    if wrong and wrong[2]:
+        return near(wrong[1], re.findall(r"'(.*?)'", error.message[wrong.end() :]))
+    whole = isinstance(param.type, click.types.IntParamType)
+    if wrong and whole and re.fullmatch(r"\d{1,3}([.,]\d{3})+", wrong[1]):
+        return f"use {name} {re.sub('[.,]', '', wrong[1])}"
+    if wrong and not whole and re.fullmatch(r"\d+,\d+", wrong[1]):
+        return f"use {name} {wrong[1].replace(',', '.')}"
+    return ""
+
+
+def _option(name: str, context: click.Context) -> str:
+    """Return the options that a name is a part of, the other commands that have it, or the nearest option."""
+    own = [o for p in context.command.params for o in p.opts if o.startswith("--")]
+    if held := [quoted(o) for o in own if name.strip("-") in o]:
+        return f"did you mean {' or '.join(held[:3])}?"
+    above = context.parent
+    if above is None or not isinstance(group := above.command, click.Group):
+        return near(name, own)
+    commands = {n: group.get_command(above, n) for n in group.list_commands(above)}
+    others = [f"ppdm {n}" for n, c in commands.items() if c and any(name in p.opts for p in c.params)]
+    return f"use it with {' or '.join(others[:3])}" if others else near(name, own)
 
 
 class Stream:

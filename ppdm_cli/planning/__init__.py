@@ -242,6 +242,9 @@ def plan(
     settled = settled_plan(earlier, given)
     csv = (csv or CsvOptions()).laid_over(read := csv_settings(settled.get("csv", {})))
     csv = replace(csv, given=csv.given | set(read))
+    if output is not None and path_of(output).suffix.lower() != ".toml":
+        what = f"{quoted(output)} doesn't end in .toml, the only format of plans"
+        raise UsageError("not-a-plan-file", what, "name a .toml file, such as plan.toml")
     with ExitStack() as stack:
         target = None if output is None else stack.enter_context(PendingFile(path_of(output), force))
         Plan.known(settled)

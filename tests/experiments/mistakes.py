@@ -201,7 +201,15 @@ CLICKS = {
     "perturb patients.csv -o new.csv --eps 1": "Did you mean '--record-epsilon'?",
     "perturb patients.csv -o new.csv --gama 9": "--gamma",
     "estmate release.csv": "Did you mean 'estimate'?",
+    "plan patients.csv -o new.csv --record-epsilon 2": "Name a .toml file, such as plan.toml",
     "pertub patients.csv": "Did you mean 'perturb'?",
+    "perturb patients.csv -o new.csv --record-epsilon 2,5": "is not a number. Use --record-epsilon 2.5",
+    "perturb patients.csv -o new.csv --record-epsilon two": "is not a number. See ppdm perturb --help",
+    "entropy --records 30.000": "is not a whole number. Use --records 30000",
+    "attack release.csv --with linking": "Did you mean 'link'?",
+    "inspect release.csv --report": "needs a value. Add it after --report",
+    "plan patients.csv --class sex": "Use it with ppdm perturb or ppdm train-tree",
+    "reconstruct release.csv --zzz": "'--zzz'. See ppdm reconstruct --help",
 }
 """What click refuses, and words of its last line."""
 
