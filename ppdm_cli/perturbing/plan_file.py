@@ -52,7 +52,8 @@ def read_toml(path: Path, what: str = "the plan ") -> dict[str, Any]:
             raise UsageError("long-key", f"{what}{quoted(path)} has a key of too many parts", "fix that line")
         return tomllib.loads(text)
     except UnicodeError:
-        raise UsageError("plan-encoding", f"{what}{quoted(path)} is not in UTF-8", "convert it") from None
+        step = "convert it" if path.suffix == ".toml" else "name a TOML file"
+        raise UsageError("plan-encoding", f"{what}{quoted(path)} is not in UTF-8", step) from None
     except RecursionError:
         raise UsageError(
             "plan-too-deep", f"{what}{quoted(path)} is nested too deep", "use fewer levels"
@@ -137,8 +138,11 @@ def questions(plan: Mapping[str, Any]) -> list[str]:
     return found + [f"attributes.{n}.{k}" for n, w in _items(attributes) for k, v in _items(w) if v == QUESTION]
 
 
-def _example(question: str) -> str:
-    """Return the option that answers a question."""
+def _example(questions: list[str]) -> str:
+    """Return the option that answers a plan's question, or another way to answer several."""
+    if len(questions) > 1:
+        return ", or let `ppdm plan -i` ask you"
+    question = questions[0]
     name = question.removeprefix("attributes.").removesuffix(".domain")
     if question == f"attributes.{name}.domain":
         return f", or add {argument('drop', name)}"
@@ -163,7 +167,7 @@ def answered(plan: object, over: Mapping[str, Any]) -> dict[str, Any]:
         raise UsageError(
             "open-questions",
             f"the plan leaves open {listed(left)}",
-            f"answer its question marks from public knowledge{_example(left[0])}",
+            f"answer its question marks from public knowledge{_example(left)}",
         )
     found = without_questions(plan)
     found |= {k: over[k] for k in plan if k not in found and k in over and k not in _PRIVACY}
@@ -283,7 +287,7 @@ def _interval(value: object) -> Any:
 
 def core(value: object) -> Any:
     if (found := _interval(value)) is None:
-        raise UsageError("bad-core", "a core is not an interval", "write it as 0:5000")
+        raise UsageError("bad-core", "a core is not an interval", "try core=0:5000")
     return found
 
 
@@ -299,7 +303,7 @@ def domain(value: object) -> Fields:
     raise UsageError(
         "bad-domain",
         "a domain is neither an interval nor a list of values",
-        'write it as 0:120, "low|middle|high" or @FILE',
+        "try domain=0:120, domain=low|middle|high or domain=@file",
     )
 
 

@@ -407,8 +407,7 @@ def written_plan(
     if "person" in settled or any(a.repeats for a in found):
         person, rows = settled.get("person", QUESTION), settled.get("rows_per_person", 1)
         lines.append(
-            f"person = {as_toml(person)}  # the column that says the column that identifies "
-            'persons; or "" for none'
+            f'person = {as_toml(person)}  # the column that identifies persons, or "" if each has one row'
         )
         if person:
             lines.append(f"rows_per_person = {rows}  # the most rows of a person: each costs the budget again")
