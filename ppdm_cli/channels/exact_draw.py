@@ -77,7 +77,7 @@ def rounded_down(gamma: float | Decimal, outputs: int, width: int = 1, largest: 
     raise RefusedError(
         "budget-too-small",
         "the requested privacy leaves a gamma of about 1, so nothing could be learned",
-        "ask for less privacy, keep fewer attributes or use fewer bins",
+        "ask for less privacy, drop attributes or use fewer bins",
     )
 
 

@@ -23,8 +23,8 @@ from ppdm_cli.tables.base import RowTrouble
 Decimal = Literal[".", ","]
 COMMA = r"^[+-]?(\d+|\d{1,3}(\.\d{3})+)(,\d+)?$"
 """A number with a decimal comma, and points between all its thousands or none."""
-POINT, WHOLE = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?$", r"^[+-]?\d{1,18}$"
-"""A number with a decimal point or none, and a whole number."""
+POINT, WHOLE = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?$", r"^-?\d{1,18}$"
+"""A number with a decimal point or none, and a whole number, which has no plus sign: Arrow reads none."""
 _DIGITS = {"Y": r"\d{4}", "y": r"\d{2}", "m": r"\d{1,2}", "d": r"(?P<day>\d{1,2})"}
 _CLOCK = {"H": r"\d{1,2}", "M": r"\d{2}", "S": r"\d{2}"}
 _DIRECTIVE = re.compile("%(.)")

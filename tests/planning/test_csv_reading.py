@@ -277,3 +277,15 @@ def test_numbers_are_counted_by_value_as_by_text(cells: list[str]) -> None:
         counts = [read.counts[n] for n in ("cells", "whole", "padded", "point", "below", *codes)]
         found.append((counts, read.digits, [read.odd.get(c) for c in codes]))
     assert found[0] == found[1]
+
+
+@pytest.mark.parametrize(
+    "odd", ["+5", "+7.5", "-5", "0", "1e5", " 3", "007", "1_000", "inf", "12345678901234567890"]
+)
+def test_type_that_is_planned_can_be_read(odd: str, tmp_path: Path) -> None:
+    for number, others in enumerate((("+5",), ("1", "2", "3", "4"), ("1.5", "-2"))):
+        data = tmp_path / f"{number}.csv"
+        data.write_text("a,b\n" + "".join(f"{c},{i % 4}\n" for i, c in enumerate(([odd, *others] * 60)[:60])))
+        types = tomllib.loads(plan(data, gamma=9).text)["csv"]["types"]
+        table = loaded(open_table(data, csv=CsvOptions(types=types, odd=dict.fromkeys(types, "null"))))
+        assert table.num_rows == 60 and table["b"].null_count == 0
