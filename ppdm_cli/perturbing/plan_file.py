@@ -287,7 +287,7 @@ def _interval(value: object) -> Any:
 
 def core(value: object) -> Any:
     if (found := _interval(value)) is None:
-        raise UsageError("bad-core", "a core is not an interval", "try core=0:5000")
+        raise UsageError("bad-core", "a core is not an interval", "write it as 0:5000")
     return found
 
 
@@ -303,7 +303,7 @@ def domain(value: object) -> Fields:
     raise UsageError(
         "bad-domain",
         "a domain is neither an interval nor a list of values",
-        "try domain=0:120, domain=low|middle|high or domain=@file",
+        'write it as 0:120, "low|middle|high" or @FILE',
     )
 
 
