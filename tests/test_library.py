@@ -97,7 +97,7 @@ def test_an_earlier_sidecar_is_a_plan_for_the_next_frame() -> None:
         perturb(people().drop("age"), like=first.sidecar)
     with pytest.raises(MismatchError, match="of type double"):
         perturb(people().with_columns(pl.col("age").cast(pl.Float64)), like=first.sidecar)
-    with pytest.raises(UsageError, match="gamma 9 in the earlier release, and cannot be gamma 3"):
+    with pytest.raises(UsageError, match="can't be gamma 3, because it is gamma 9 in the earlier"):
         perturb(people(), like=first.sidecar, gamma=3)
 
 

@@ -159,7 +159,7 @@ def refuse_useless(errors: Mapping[str, Expected | None], unchanged: Sequence[st
     if useless := unlearnable(errors):
         raise RefusedError(
             "nothing-learnable",
-            f"{listed(useless)} would be too noisy to use: the error of each count is larger than the count",
+            f"{listed(useless)} would be too noisy to use: each count's error exceeds the count",
             f"group values, use fewer bins or more budget, drop them, or leave out {argument('strict', True)}",
         )
     if unchanged:

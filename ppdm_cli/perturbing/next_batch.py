@@ -265,7 +265,7 @@ def _check_laws(earlier: Sidecar, made: ResolvedPlan) -> None:
         own = ours[0].get(name)
         if own is None or spec is None or _encoded(own) != _encoded(spec):
             shown = ["another law" if s is None else s.described() for s in (own, spec)]
-            raise _other(f"the law of {quoted(name)}", *shown)
+            raise _other(quoted(name), *shown)
 
 
 def _encoded(value: object) -> bytes:

@@ -318,8 +318,8 @@ _SEEDED = [
 ]
 _KEYED = (
     "The random numbers follow from a key and an identifier. An unchanged value gets the same answer in "
-    "each release under this key with the same domain and gamma (as --like keeps them). A changed value, "
-    "domain or gamma costs its gamma again, and a changed answer proves a change."
+    "each release under this key with the same domain and gamma. A changed value, domain or gamma "
+    "costs its gamma again, and a changed answer proves a change."
 )
 _KEYED_RECIPES = (
     "The random numbers follow from a key and an identifier. A record publishes the same attributes in "

@@ -130,7 +130,7 @@ def _read_report(path: Path, sidecar: Sidecar) -> AttackReport:
     except (msgspec.MsgspecError, ValueError, RecursionError):
         raise UsageError(
             "attack-report-invalid",
-            f"{quoted(path)} is not the output of ppdm attack --json",
+            f"{quoted(path)} is not a JSON report of ppdm attack",
             "make it again, as JSON",
         ) from None
     if report.release != sidecar.release:

@@ -378,6 +378,7 @@ def test_an_answer_outside_its_interval_is_explained() -> None:
     release = perturb(frame, gamma=2, seed=0, attributes=long, keep_order=True)
     found = asked(release, "select mean(stay), share(stay >= 50), count() group by sex")
     outside = [r for r in found.rows if not r.low <= r.value <= r.high]  # type: ignore[operator]
-    assert outside and any(r.startswith(f"{len(outside)} answers outside") for r in found.remarks)
+    said = f"Answers outside their interval: {len(outside)}."
+    assert outside and any(r.startswith(said) for r in found.remarks)
     plain = asked(release, "select count(), share(stay < 50)")
     assert plain.rows[0].value == 3000 and not any("outside" in r for r in plain.remarks)
