@@ -167,7 +167,7 @@ class LinkReport(msgspec.Struct, frozen=True):
 
     def sentence(self, measured: bool = False) -> str:
         """Return how often a person's row is found, in words."""
-        everyone, *_, unusual = self.found
+        everyone, unusual = self.found[0], self.found[-1]
         ranks = "ranks" if measured else "can be expected to rank"
         bound = everyone.first_bound
         limit = f", and no attack is in more than {percent(bound)} on average" if bound < 1 else ""

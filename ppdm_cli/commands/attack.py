@@ -71,7 +71,7 @@ Examples:
 \b
 Exit codes: 0 done, 1 unreadable, 2 usage, 3 release, sidecar and original do not fit, or the audit
 rejects the release. Memory: proportional to the number of values; record also holds a sample of the
-release, a million records at most.""",
+release, a million records at most, and risks both tables.""",
 )
 @options.files_argument("release")
 @options.file_option(

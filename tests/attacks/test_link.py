@@ -168,7 +168,9 @@ def test_the_row_found_names_what_was_not_known() -> None:
 
 def test_link_needs_only_one_record() -> None:
     release = perturb(people(1), gamma=9, keep=["group"], attributes=WIDE, seed=1)
-    found = attack(release.frame, sidecar=release.sidecar, attacks=["link"]).link
+    done = attack(release.frame, sidecar=release.sidecar, attacks=["link"])
+    found = done.link
+    assert "first in 100% of the cases" in " ".join(done.sentences)
     assert found is not None and [(r.who, r.first) for r in found.found] == [("everyone", 1.0)]
 
 
