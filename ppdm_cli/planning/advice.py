@@ -185,10 +185,21 @@ def _lay_over(one: Advice, own: Mapping[str, Any]) -> None:
         one.drop, one.settings = "", {"nulls": True} if one.look is not None and one.look.nulls else {}
     given_up = {"domain"} if declared else set()
     given_up |= {"scale"} if {"bins", "core"} & {*own} else {"prefix"} if "mapping" in own else set()
+    listed = _listed(own)
+    if listed and one.look is not None and one.look.values <= listed:
+        given_up |= {"other"}
     one.settings = {k: v for k, v in one.settings.items() if k not in given_up} | dict(own)
     one.settings.pop("N", None)
-    size = own.get("bins") or (len(own["categories"]) if "categories" in own else None)
+    size = own.get("bins") or listed or None
     one.N = one.N if size is None else int(size) + (one.look is not None and one.look.nulls > 0)
+
+
+def _listed(settings: Mapping[str, Any]) -> int:
+    """Return the number of values that an owner lists for a column: 0 if there is no list."""
+    values = settings.get("categories", settings.get("domain", ()))
+    if isinstance(values, str):
+        return values.count("|") + 1 if "|" in values else 0
+    return len(values) if "categories" in settings else 0
 
 
 def _judge(
@@ -457,5 +468,6 @@ def _attributes(found: Sequence[Advice]) -> list[str]:
         lines += ["", f"[attributes.{_key(one.name)}]"]
         for key, value in (domain | one.settings | number).items():
             why = one.asked if key == "domain" and one.asked and value == QUESTION else _WHY.get(key, "")
+            why = "" if key == "domain" and _listed(one.settings) else why
             lines.append(f"{key} = {as_toml(value)}" + (f"  # {why}" if why and value != "data" else ""))
     return lines

@@ -128,6 +128,18 @@ def test_a_column_with_settings_of_its_own_is_not_dropped_again(tmp_path: Path, 
     ppdm("perturb", "t.csv", "-o", "r.parquet", "--plan", "p.toml")
 
 
+@pytest.mark.parametrize(
+    ("values", "other"), [("a|b", False), ("a|c", False), ("a|b|c|d", False), (None, True)]
+)
+def test_a_plan_adds_no_other_value_where_all_are_listed(
+    values: str | None, other: bool, tmp_path: Path
+) -> None:
+    (tmp_path / "t.csv").write_text("kind,x\n" + "".join(f"{'ab'[i % 2]},{i % 20}\n" for i in range(400)))
+    own = {"kind": {"domain": values}} if values else {}
+    plan(tmp_path / "t.csv", tmp_path / "p.toml", record_epsilon=2, attributes=own)
+    assert ("other" in read(tmp_path / "p.toml")["attributes"]["kind"]) == other
+
+
 def test_questions_are_asked_one_by_one_and_can_be_left(tmp_path: Path, ppdm: Run) -> None:
     (tmp_path / "e.csv").write_bytes(export(2000))
     said = ppdm("plan", "e.csv", "-o", "p.toml", "-i", stdin=b"2\nPatient\nwhat\n").stderr.decode()
