@@ -98,7 +98,7 @@ def data(folder: Path, name: str) -> str:
         ("nested", "--keep list", 4, "'list' is nested"),
         ("ids", "--key-file k --id id", 4, "repeat an earlier record's identifier"),
         ("null_ids", "--key-file k --id id", 1, "identifier 'id' is null in row 7"),
-        ("ids", "--key-file k", 2, "--key-file and --id go together"),
+        ("ids", "--key-file k", 2, "--key-file and --id need each other"),
         ("ids", "--key-file k --id id --seed 1", 2, "contradict"),
         ("ids", "--key-file open.key --id id", 4, "can be read by others"),
         ("release", "", 4, "is already a release"),
@@ -112,7 +112,7 @@ def data(folder: Path, name: str) -> str:
         ("good", "--record-epsilon 0.00001 --publish all", 4, "gamma of about 1"),
         ("good", "--record-epsilon 2 --attribute age:gamma=50", 4, "use up the record's epsilon"),
         ("good", "--bins 1", 2, "number of bins"),
-        ("good", "--keep nosuch", 2, "columns: 'age', 'income'"),
+        ("good", "--keep nosuch", 2, "columns are 'age', 'income'"),
         ("good", "--keep age --drop age", 2, "both kept and dropped"),
         ("good", "--keep age --attribute age:bins=5", 2, "settings are given for 'age'"),
         ("good", "--attribute age", 2, "not a setting of an attribute"),
@@ -178,7 +178,7 @@ def test_standard_input_needs_every_domain_declared(tmp_path: Path, ppdm: Run) -
     for stdin, code, said in (
         (b"", 1, "is empty"),
         (b"age,region\n1\n", 1, "row 1 of 'standard input'"),
-        (b"\x00\x01garbage", 2, "columns:"),
+        (b"\x00\x01garbage", 2, "columns are"),
     ):
         done = ppdm(*args, "--force", "--domain", "region=north|south|east", stdin=stdin, code=code)
         assert said in done.stderr.decode() and done.stderr.count(b"\n") == 1

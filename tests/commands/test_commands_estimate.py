@@ -76,7 +76,7 @@ def test_the_table_in_a_file_has_a_sidecar_that_inspect_reads(suffix: str, relea
     assert (sidecar.stage, sidecar.release) == ("estimated", expected.sidecar.release)
     assert sidecar.attributes == expected.sidecar.attributes
     said = ppdm("inspect", name).stdout.decode()
-    assert said.split(": ")[1].startswith("estimated, 24 records.") and "no promise about records" in said
+    assert said.split(": ")[1].startswith("estimated, 24 records.") and "promises nothing about records" in said
     assert b"is at stage 'estimated'" in ppdm("estimate", name, code=3).stderr
 
 

@@ -66,7 +66,7 @@ def test_data_on_standard_output_are_whole_or_the_run_has_failed(
     said = b"ppdm: data: no space left for 'standard output'. Free some, or use another disk\n"
     assert shell(f"{line} > /dev/full", code=1).stderr == said
     short = f"head -c 1000000 /dev/zero > part; ulimit -f 1000; {line} >> part"
-    said = b"ppdm: data: 'standard output' cannot be written: File too large; "
+    said = b"ppdm: data: 'standard output' cannot be written: File too large. "
     assert shell(short, code=1, PYTHONUNBUFFERED="1").stderr.startswith(said)
     assert shell(f"{line} >&-", code=1).stderr.startswith(b"ppdm: data: 'standard output' is closed. ")
     for made in ("log", "part"):

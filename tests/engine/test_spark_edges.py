@@ -74,10 +74,10 @@ def test_what_spark_does_not_do_is_one_line_with_the_way(tmp_path: Path, session
     original = session.read.parquet(str(tmp_path / "people"))
     said = {
         "attack does not run on Spark": lambda: attack(session.read.parquet(str(released))),
-        "'nosuch'. Give what spark.read.parquet makes": lambda: perturb(
+        "'nosuch'. Use what spark.read.parquet makes": lambda: perturb(
             session.read.schema("g string, nosuch int").parquet(str(tmp_path / "old.parquet")), out, gamma=9
         ),
-        "an object of type BytesIO is not a name": lambda: perturb(frame, io.BytesIO(), **PLAN),
+        "an object of type BytesIO is not the name of a folder": lambda: perturb(frame, io.BytesIO(), **PLAN),
     }
     for words, call in said.items():
         with pytest.raises(UsageError, match=words):

@@ -62,7 +62,7 @@ def test_any_frame_of_a_release_is_mined_with_its_sidecar(data: Path, session: A
         plain.where("age is not null"), "group", sidecar=sidecar
     ).tree  # one split: the same order
     assert np.array_equal(tree.counts, one[2].tree.counts) and train_tree(same, "group", sidecar=sidecar).tree
-    with pytest.raises(MismatchError, match=r"'the DataFrame' has \d+ records, its sidecar says 1500"):
+    with pytest.raises(MismatchError, match=r"'the DataFrame' has [\d,]+ records, but its sidecar says 1,500"):
         estimate(same.where("car > 3"), sidecar=sidecar)
     with raises("no-sidecar-in-memory"):
         estimate(same)
