@@ -45,7 +45,7 @@ papers: long
 	$(BIN)/python -m tests.experiments.joint
 	$(BIN)/python -m tests.experiments.attacks
 	$(BIN)/python -m tests.experiments.intervals
-	$(BIN)/python -m tests.experiments.told
+	$(BIN)/python -m tests.experiments.expected_accuracy
 	$(BIN)/python -m tests.experiments.bayes
 	$(BIN)/python -m tests.experiments.records $(FOLDER)
 	$(if $(FOLDER),$(BIN)/python -m tests.experiments.links $(FOLDER))

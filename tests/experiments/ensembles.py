@@ -19,8 +19,8 @@ import polars as pl
 
 from ppdm_cli import perturb, train_tree
 from tests.experiments.common import FULL, Results, accuracy, say
+from tests.experiments.expected_accuracy import FUNCTIONS, split
 from tests.experiments.hard_tables import TABLES
-from tests.experiments.told import FUNCTIONS, split
 
 GAMMAS = (5.0, 9.0, 19.0)
 MATRICES = ("gamma-diagonal", "band") if FULL else ("gamma-diagonal",)

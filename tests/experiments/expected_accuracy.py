@@ -1,8 +1,8 @@
-"""What is told of trees from releases, on real tables and on tables that are hard: is it so?
+"""The accuracy that trees from releases expect, beside the one they reach, on real and on hard tables.
 
 Every cell is a release of a data set with a matrix, a gamma, the class kept or perturbed, and a seed. Its
-tree is measured on clean test records beside C4.5 on the reconstruction by class, the commonest class, and
-naive Bayes learnt from the release; and the accuracy to expect of the tree, which looks at the release alone,
+tree is measured on clean test records beside C4.5 on the reconstruction by class, the most common class, and
+naive Bayes learned from the release; and the accuracy to expect of the tree, which looks at the release alone,
 is compared with what the tree then reaches. Adult is not in this repository: name a folder that has
 adult_train.parquet and adult_test.parquet, or it is skipped. FULL=1 has five seeds, and 100,000 records of F1
 to F5.
@@ -134,7 +134,7 @@ def main() -> None:
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path()
     there = (folder / "adult_train.parquet").exists()
     names = [n for n in RECORDS if n != "Adult" or there]
-    found = Results("told", KEY, VALUES).measured(wanted(names), lambda *cell: measured(folder, *cell))
+    found = Results("expected_accuracy", KEY, VALUES).measured(wanted(names), lambda *cell: measured(folder, *cell))
     report(found.with_columns(pl.col("expected", "low", "high").cast(pl.Float64)))
 
 
