@@ -80,7 +80,7 @@ man: $(READY)
 
 # Serve it with `python3 -m http.server -d build/site`.
 site: .venv-site/ready
-	.venv-site/bin/python site/build.py build/site
+	.venv-site/bin/python docs/site/build.py build/site
 
 clean:
 	rm -rf $(VENV) .venv-site build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
@@ -101,7 +101,7 @@ $(READY): $(INSTALLED)
 	@touch $@
 
 # The site's tools, apart from the others
-.venv-site/ready: site/requirements.txt
+.venv-site/ready: docs/site/requirements.txt
 	$(PYTHON) -m venv .venv-site
-	.venv-site/bin/python -m pip --quiet --disable-pip-version-check install --require-hashes -r site/requirements.txt
+	.venv-site/bin/python -m pip --quiet --disable-pip-version-check install --require-hashes -r docs/site/requirements.txt
 	@touch $@

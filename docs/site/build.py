@@ -7,6 +7,7 @@ Files keep their places, so that a relative link leads to the same page here and
 from __future__ import annotations
 
 import json
+import logging
 import re
 import shutil
 import sys
@@ -17,7 +18,7 @@ from typing import Any
 from mkdocs.commands.build import build
 from mkdocs.config import load_config
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 INDEX = ROOT / "docs" / "README.md"
 _LINK = re.compile(r"(?<=\]\()(?!https?:|#)([^)\s#]+)")
 
@@ -55,7 +56,7 @@ def stage(folder: Path) -> None:
     for notebook in (ROOT / "docs").rglob("*.ipynb"):
         target = _target(folder, notebook.with_suffix(".md"))
         target.write_text(staged(notebook_page(notebook, target.parent)), "utf-8")
-    shutil.copyfile(ROOT / "site" / "site.css", folder / "site.css")
+    shutil.copyfile(Path(__file__).with_name("site.css"), folder / "site.css")
 
 
 def _target(folder: Path, path: Path) -> Path:
@@ -79,12 +80,13 @@ def navigation() -> list[dict[str, Any]]:
 
 def main(site: Path) -> None:
     """Build the site; any warning is an error."""
+    logging.basicConfig(level=logging.WARNING, format="%(message)s")
     shutil.rmtree(site, ignore_errors=True)
     source = site.parent / f"{site.name}-pages"
     shutil.rmtree(source, ignore_errors=True)
     stage(source)
     settings = {"docs_dir": str(source), "site_dir": str(site), "nav": navigation(), "strict": True}
-    config = load_config(str(ROOT / "site" / "mkdocs.yml"), **settings)
+    config = load_config(str(Path(__file__).with_name("mkdocs.yml")), **settings)
     config.plugins.on_startup(command="build", dirty=False)
     build(config)
     config.plugins.on_shutdown()
