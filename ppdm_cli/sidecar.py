@@ -149,7 +149,7 @@ class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         most = len(self.of) if self.of is not UNSET else 0
         if self.choose is UNSET or self.choose > most or self.members > MOST_RECIPES:
             raise ValueError(f"a family chooses at most all of its attributes, in at most {MOST_RECIPES} ways")
-        self.pattern  # noqa: B018 - fails where it is no channel
+        self.pattern  # noqa: B018 - fails unless it is a channel
 
     @property
     def members(self) -> int:

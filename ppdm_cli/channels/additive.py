@@ -290,7 +290,7 @@ class AdditiveSpec(Spec, frozen=True, tag="additive", tag_field="kind", kw_only=
         if request.options.get("sd") is None:
             raise UsageError(
                 "missing-sd",
-                f"no standard deviation is given for {quoted(name)}; there is no default",
+                f"no standard deviation is given for {quoted(name)}, and none is assumed",
                 f"use {argument('sd', '25%')} for a share of each domain's width, or {argument('sd', 2.5)} in "
                 "the columns' units",
             )

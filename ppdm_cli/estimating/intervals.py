@@ -1,8 +1,8 @@
 """Intervals for estimates: standard errors and ranges of the original counts (docs/technical/method.md).
 
 They always belong to the unbiased estimate. Its error follows from the most likely counts: Var(Xhat_i) = [(A o
-A) M X]_i - X_i, which is linear in X_i. The score interval holds the X_i from which Xhat_i is no further away
-than by chance, after a correction for the skewness of its law.
+A) M X]_i - X_i, which is linear in X_i. The score interval holds the X_i from which Xhat_i is at most as far
+as by chance, after a correction for the skewness of its law.
 """
 
 from __future__ import annotations
@@ -198,7 +198,7 @@ class Error:
         shrink = 1 + z**2 * self.curve
         middle = (centre + z**2 * self.slope / 2) / shrink
         half = np.sqrt(np.maximum(middle**2 - (centre**2 - z**2 * self.at_zero) / shrink, 0.0))
-        # an estimate too far below 0, or above n, is of no x; one that more spread would allow is no better
+        # an estimate too far below 0, or above n, belongs to no x, even if more spread would allow one
         ends = np.zeros_like(self.n), self.n
         below, above = (z * np.sqrt(self.at(end)) for end in ends)
         nowhere = (centre < -below) | (centre > self.n + above)

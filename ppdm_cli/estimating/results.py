@@ -49,7 +49,7 @@ def _columns(table: EstimatedTable) -> dict[str, Any]:
             "upper": upper[places[-1]],
         }
     columns |= {"observed": table.published.ravel(), "estimate": table.estimate.ravel()}
-    for name in ("std_error", "low", "high"):  # null where there is no interval
+    for name in ("std_error", "low", "high"):  # null without an interval
         columns[name] = pa.array(getattr(table.interval, name).ravel(), from_pandas=True)
     if table.sampled is not None:
         columns["records"] = table.sampled.ravel().astype(np.int64)

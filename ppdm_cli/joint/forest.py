@@ -63,7 +63,7 @@ class Forest:
     matrices: tuple[Floats, ...]
     classes: tuple[tuple[Branch, ...], ...]
     dealt: bool = False
-    """True if there is no edge: values are drawn in the order of the published ones, as by class."""
+    """True without any edge: values are drawn in the order of the published ones, as by class."""
 
     @property
     def places(self) -> tuple[int, ...]:

@@ -139,7 +139,7 @@ def telling(sample: RowBlocks, perturbed: Sequence[str], kept: Sequence[str] = (
 def in_order(sample: RowBlocks, name: str) -> bool:
     """Return whether the rows are in the order of a column, up or down; digits in text count as numbers."""
     column = sample.columns()[1][name]
-    with suppress(pa.ArrowInvalid, pa.ArrowNotImplementedError):  # text that is no number; times
+    with suppress(pa.ArrowInvalid, pa.ArrowNotImplementedError):  # text without a number; times
         column = pc.cast(column, pa.float64())
     steps = np.diff(_ranks(column, "dense"))
     return len(steps) > 1 and bool((steps > 0).all() or (steps < 0).all())

@@ -195,7 +195,7 @@ def _lay_over(one: Advice, own: Mapping[str, Any]) -> None:
 
 
 def _listed(settings: Mapping[str, Any]) -> int:
-    """Return the number of values that an owner lists for a column: 0 if there is no list."""
+    """Return the number of values that an owner lists for a column: 0 without a list."""
     values = settings.get("categories", settings.get("domain", ()))
     if isinstance(values, str):
         return values.count("|") + 1 if "|" in values else 0

@@ -12,8 +12,8 @@ nor the ends of their intervals: they are put in order, which brings them nearer
 Fernandez-Val and Galichon 2009). Inside a bin values are assumed to be spread evenly.
 
 Figures know how they move with each sum; standard errors are by the delta method. The interval of a ratio of
-two sums is Fieller's: all ratios q for which the numerator minus q times the denominator is no further from 0
-than by chance. That of a variance covers all means and mean squares that are together no further away than a
+two sums is Fieller's: all ratios q for which the numerator minus q times the denominator is as close to 0
+as by chance. That of a variance covers all means and mean squares that are together at most as far as a
 single number by chance, and a standard deviation's has the roots of its ends: both exist whenever the variance
 does, even if chance made it negative (docs/technical/method.md, "Answers").
 """

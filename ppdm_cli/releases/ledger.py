@@ -232,7 +232,7 @@ def _locked(path: Path) -> Iterator[int]:
 def _opened(stack: ExitStack, path: Path) -> int:
     ledger = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o666)
     stack.callback(os.close, ledger)
-    with suppress(ImportError):  # where there is no flock, nothing keeps two runs apart
+    with suppress(ImportError):  # without flock, nothing keeps two runs apart
         import fcntl
 
         fcntl.flock(ledger, fcntl.LOCK_EX)

@@ -131,7 +131,7 @@ def from_arrow(data: object) -> ArrowTable:
     except Exception:  # of whichever library made the object; its message may quote cells
         what = f"the {type(data).__name__} cannot be read as an Arrow table{_mixed(data)}"
         raise UsageError("unreadable-table", what, AS_TABLE) from None
-    # of pandas: where rows stood before they were chosen is no attribute; an index with a name is a column
+    # of pandas: where rows stood before they were chosen isn't an attribute; an index with a name is a column
     if b"pandas" in (whole.schema.metadata or {}):
         whole = whole.drop_columns([n for n in whole.column_names if UNNAMED.fullmatch(n)])
     return ArrowTable("the table", whole.schema, lambda: iter(whole.to_batches()), whole.num_rows, True)

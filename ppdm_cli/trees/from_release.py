@@ -248,7 +248,7 @@ def _evidence(learnt: Learnt, maker: ModelTrees, model: Law, tree: Tree, gap: fl
     table = model.table is not None
     every = table and not sample.varies and maker.wanted == ONE
     folds = list(learnt.held.items())[: None if every else 1]
-    # what a record says of a leaf is no evidence of several trees, whose leaves meet anew for each record
+    # what a record shows of a leaf isn't evidence of several trees, whose leaves meet anew for each record
     unbiased = tree.roots == 1 and not sample.varies and all(c.matrix.invertible for c in tested)
     judging = _can_judge(learnt, model) and sample.label.domain.ordinary <= MOST_JUDGED_LABELS
     trees = {fold: maker.trees(held, fold) for fold, held in folds if unbiased or judging}
