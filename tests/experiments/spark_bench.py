@@ -65,13 +65,18 @@ def peak() -> int:
     return int(status.partition("VmHWM:")[2].split()[0]) >> 10
 
 
-def main() -> None:
+def session() -> Any:
+    """Return a session of all cores of this machine, without a progress bar."""
     from pyspark.sql import SparkSession
 
-    rows, parts, rounds = (int(a) for a in [*sys.argv[1:], *("2000000", "40", "3")[len(sys.argv) - 1 :]])
     os.environ |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
-    builder = SparkSession.builder.master("local[*]").config("spark.ui.showConsoleProgress", "false")
-    spark = builder.getOrCreate()
+    builder = SparkSession.builder.master("local[*]")
+    return builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
+
+
+def main() -> None:
+    rows, parts, rounds = (int(a) for a in [*sys.argv[1:], *("2000000", "40", "3")[len(sys.argv) - 1 :]])
+    spark = session()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write(folder / "data", rows, parts)

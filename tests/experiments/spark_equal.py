@@ -7,7 +7,6 @@ then both sidecars, and what is estimated from both.
 
 from __future__ import annotations
 
-import os
 import sys
 import tempfile
 from hashlib import blake2b
@@ -17,7 +16,7 @@ from typing import Any
 import polars as pl
 
 from ppdm_cli import estimate, perturb
-from tests.experiments.spark_bench import DOMAINS, spent, write
+from tests.experiments.spark_bench import DOMAINS, session, spent, write
 
 
 def digest(frame: pl.DataFrame) -> str:
@@ -26,12 +25,8 @@ def digest(frame: pl.DataFrame) -> str:
 
 
 def main() -> None:
-    from pyspark.sql import SparkSession
-
     rows, parts = (int(a) for a in [*sys.argv[1:], *("50000000", "40")[len(sys.argv) - 1 :]])
-    os.environ |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
-    builder = SparkSession.builder.master("local[*]").config("spark.ui.showConsoleProgress", "false")
-    spark = builder.getOrCreate()
+    spark = session()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write(folder / "data", rows, parts)
