@@ -20,6 +20,8 @@ for law in proof["laws"]:
 worst = max((prod(ratios[n] for n in recipe["laws"]) for recipe in proof["recipes"]), default=1)
 epsilon = inf if worst == inf else proof["answers"] * (log(worst.numerator) - log(worst.denominator))
 promised = proof["promised"]["epsilon"]
-assert proof["answers"] >= 1 and all(n >= 0 for recipe in proof["recipes"] for n in recipe["laws"])
+assert proof["answers"] >= 1
+used = {n for recipe in proof["recipes"] for n in recipe["laws"]}
+assert used == {*range(len(ratios))}, "some matrix belongs to none of the recipes"
 assert promised is None or epsilon <= float(promised), "the release promises too much"
 print(f"{len(ratios)} matrices add up. A record's epsilon is at most {epsilon:.6g}; promised: {promised}.")

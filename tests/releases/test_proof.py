@@ -215,6 +215,7 @@ FORGED: dict[str, dict[str, Any]] = {
     "a row that one column lacks": {"laws": [{"range": [10, 10], "columns": [[5, 5], [5, 4, 1]]}]},
     "a size below 0": {"laws": [{"range": [10], "each": [[5, 4], [5, -2]]}]},
     "no answer": {"answers": 0},
+    "a law in none of the recipes": {"recipes": []},
     "a law from the end": {"recipes": [{"laws": [-1]}]},
 }
 
