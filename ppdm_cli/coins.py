@@ -47,9 +47,7 @@ class Key:
 
     @classmethod
     def from_seed(cls, seed: int) -> Key:
-        """Return a key from a seed, for tests and papers: it can be guessed, so such a release promises
-        nothing.
-        """
+        """Return a key from a seed, for tests and papers: it can be guessed, so a release promises nothing."""
         return cls(hashlib.blake2b(b"ppdm seed %d" % seed, digest_size=32).digest(), "seeded")
 
     @property

@@ -136,9 +136,7 @@ def argument(name: str, example: object = "", column: str = "") -> str:
 
 _CSV = {"type": "types", "date_format": "formats", "null": "nulls"}
 _CSV |= {n: n for n in ("types", "formats", "nulls", "delimiter", "decimal", "encoding", "header", "odd")}
-"""The names by which messages show how a CSV is read: fields of CsvOptions in Python, shorter names in
-options.
-"""
+"""The names of fields of CsvOptions in messages: those of Python, and shorter ones of options."""
 _SHORT = {"types": "type", "formats": "date-format", "nulls": "null"}
 
 

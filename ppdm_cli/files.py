@@ -82,9 +82,7 @@ def reading(file: Path | int, name: str = "") -> None:
 
 
 def watching(name: str, look: Callable[..., object], *about: Hashable, now: object = None) -> None:
-    """Require that `look(*about)` keeps returning what it returns `now`: the state of a file, or the parts in a
-    folder.
-    """
+    """Require that `look(*about)` keeps returning `now`: the state of a file, or the parts in a folder."""
     run = _RUN.get()
     if run is not None and (look, *about) not in run.watched:
         run.watched[look, *about] = name, look(*about) if now is None else now

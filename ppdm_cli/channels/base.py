@@ -56,9 +56,7 @@ class CellCoins:
 
 
 class Recorded:
-    """The type of a sidecar's channels: a spec of some registered kind (msgspec must know the type by a
-    name).
-    """
+    """The type of a sidecar's channels: a spec of some registered kind, as msgspec knows it by a name."""
 
     __slots__ = ()
 
@@ -108,9 +106,7 @@ class Spec(Recorded, msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
 
     @property
     def reach(self) -> list[int] | None:
-        """Return the number of bins past its domain that each attribute is published in; None if `published`
-        says.
-        """
+        """Return the bins past its domain that each attribute is published in; None if `published` says."""
         return None
 
     def of_some(self, places: Sequence[int]) -> Spec:
@@ -119,9 +115,7 @@ class Spec(Recorded, msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
 
     @property
     def decides(self) -> dict[str, object]:
-        """Return all that an answer depends on besides cell and domain: another law has other random
-        numbers.
-        """
+        """Return all but cell and domain that an answer depends on: another law has other random numbers."""
         fields = {n: getattr(self, n) for n in self.__struct_fields__ if n != "attributes"}
         return {"kind": self.kind, **fields}
 

@@ -249,9 +249,7 @@ def information(
 
 
 def best_widths(gamma: float, sizes: Sequence[Size], always_published: int = 0) -> list[int]:
-    """Return the most informative half-widths for pairs, or for one attribute: the same share of each
-    domain.
-    """
+    """Return the most informative half-widths, for pairs if there are any: one share of each domain."""
     return list(_best(gamma, tuple(sizes), always_published))
 
 

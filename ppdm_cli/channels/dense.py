@@ -108,9 +108,7 @@ class Weights(Explicit, ExactDraw):
 
     @cached_property
     def _aliases(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the alias tables by input and place: the height below which the place's own code is drawn, and
-        the other code.
-        """
+        """Return the alias tables by input and place: the height up to its own code, and the other code."""
         N, S = self.inputs, self.scale
         first = np.empty((N, N), np.uint32)
         other = np.tile(np.arange(N, dtype=np.uint16), (N, 1))

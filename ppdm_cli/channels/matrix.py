@@ -138,9 +138,7 @@ class Matrix(Law):
 
     @property
     def coin(self) -> tuple[float, tuple[Blur, ...]] | None:
-        """Return lam and each attribute's blur, if one random choice decides for all whether anything is
-        revealed.
-        """
+        """Return lam and each attribute's blur, if one random choice decides for all what is revealed."""
         return None
 
     @abstractmethod
@@ -152,9 +150,7 @@ class Matrix(Law):
         return np.full(self.inputs, self.staying)
 
     def information(self, prior: Floats | None = None) -> float:
-        """Return the information of an answer about a value, under a prior or equal shares: H(y) - H(M) in
-        bits.
-        """
+        """Return the bits that an answer gives about a value, under a prior or equal shares: H(y) - H(M)."""
         y = self.forward(np.full(self.inputs, 1 / self.inputs) if prior is None else prior)
         return max(0.0, float(-(y * np.log2(np.where(y > 0, y, 1.0))).sum()) - self.entropy(prior))
 
@@ -182,15 +178,11 @@ class Matrix(Law):
         return found
 
     def entropy_of(self, staying: float) -> float | None:
-        """Return the entropy of a matrix of this kind and size with a share of staying, if that determines
-        it.
-        """
+        """Return the entropy of a matrix of this kind and size, if its share of staying determines it."""
         return None
 
     def around(self, original: np.ndarray, published: np.ndarray) -> np.ndarray:
-        """Return a mask of the outputs whose probability is gamma times the rest (the value itself, or its
-        band).
-        """
+        """Return a mask of the outputs with gamma times the probability of the rest: the value, or its band."""
         shown: np.ndarray = published.astype(np.int64) == self.unchanged[original]
         return shown
 
@@ -400,9 +392,7 @@ def left_inverse(matrix: Floats, published: Floats | None = None) -> Floats:
 
 
 def likeliest(matrix: Floats, observed: Floats) -> Floats:
-    """Return shares X such that M X is near the observed counts, by a few steps of EM; equal ones without
-    counts.
-    """
+    """Return shares X with M X near the observed counts, by a few steps of EM; equal ones without counts."""
     found = np.full(matrix.shape[1], 1 / matrix.shape[1])
     for _ in range(FIT_STEPS if observed.any() else 0):
         fitted = matrix @ found

@@ -321,9 +321,7 @@ class Mixture(Matrix):
         return total
 
     def _bits(self, null: tuple[bool, ...], shown: tuple[bool, ...]) -> float:
-        """Return the contribution of outputs with nulls in some places to the entropy of a record with nulls in
-        some.
-        """
+        """Return what outputs with nulls in some places add to the entropy of records with nulls in some."""
         of_one = prod(s.width for s, n in zip(self.sides, shown, strict=True) if n)
         cells = prod(1 if n else s.null_output for s, n in zip(self.sides, shown, strict=True))
         near = prod(1 if n else s.width for s, n in zip(self.sides, shown, strict=True)) * (null == shown)

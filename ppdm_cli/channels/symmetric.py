@@ -1,6 +1,4 @@
-"""Symmetric channels, with one probability for every replacement: gamma-diagonal matrices by their off-diagonal
-entry.
-"""
+"""Symmetric channels, with one probability for every replacement: gamma-diagonal matrices by that entry."""
 
 from __future__ import annotations
 

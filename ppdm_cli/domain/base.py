@@ -149,9 +149,7 @@ class Domain(ABC):
         return Encoded(codes, outside)
 
     def _encode_values(self, array: pa.Array, codes: Codes, null: np.ndarray, clip: bool) -> np.ndarray:
-        """Fill in the codes of values that aren't null, and return the rows outside (nulls may be among
-        them).
-        """
+        """Fill in the codes of values, and return the rows outside (nulls may be among them)."""
         raise ValueError(_COMBINED)
 
     def decode(self, codes: Codes, within: np.ndarray | None = None) -> pa.Array:

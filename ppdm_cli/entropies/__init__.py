@@ -1,6 +1,4 @@
-"""Comparisons of gammas and N for `entropy`: the privacy and accuracy of matrices (Dowd et al. sections 4 and
-6).
-"""
+"""Comparisons of gammas and N for `entropy`: privacy and accuracy of matrices (Dowd et al. 4 and 6)."""
 
 from __future__ import annotations
 

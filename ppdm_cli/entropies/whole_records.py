@@ -21,9 +21,7 @@ from ppdm_cli.perturbing import (
 from ppdm_cli.privacy import proposed
 
 FEWEST = 4.0
-"""The least effective number of records: with fewer, half a domain's share has a standard error above a
-quarter.
-"""
+"""The least effective number of records: with fewer, half a domain's share has an error above a quarter."""
 _SIZES = re.compile(r"(?:(\d{1,4})x)?(\d{1,6})(n?)")
 _SHARED = re.compile(r"^\s*(gamma|rho1|rho2|record_epsilon|publish|rounds)\s*=.*\n?", re.M)
 OTHERS = ((0.5, 1.0), (2.0, 1.0), (1.0, 0.1), (1.0, 10.0))

@@ -72,9 +72,7 @@ class Stop:
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """Estimated tables, the held-out scores that they reached (entry, part), and the number of steps of
-    each.
-    """
+    """Estimated tables, their held-out scores (entry, part), and the number of steps of each."""
 
     scores: Floats
     steps: np.ndarray

@@ -75,15 +75,11 @@ class Interval(Displayed):
         return Interval(self.std_error, np.clip(self.low, 0.0, n), np.clip(self.high, 0.0, n))
 
     def without(self, estimate: Floats) -> int:
-        """Return the number of cells whose estimates lie outside their intervals, by more than rounding
-        shows.
-        """
+        """Return the number of estimates that lie outside their intervals, by more than rounding shows."""
         return int(((estimate < self.low - 0.5) | (estimate > self.high + 0.5)).sum())
 
     def far_from(self, counts: Floats) -> bool:
-        """Return whether a count lies further from its interval than is possible by chance: 8 standard
-        errors.
-        """
+        """Return whether a count lies further from its interval than by chance: 8 standard errors."""
         beyond = np.maximum(self.low - counts, counts - self.high)
         return bool((beyond > 8 * np.maximum(self.std_error, 1.0)).any())
 

@@ -96,9 +96,7 @@ class Side:
         return table if power else _sums(table, axis)
 
     def own_variance(self) -> tuple[Floats, Floats]:
-        """Return the contribution of a record of each value to the square of its own count, by U and as
-        noise.
-        """
+        """Return what a record of each value adds to the square of its own count, by U and as noise."""
         noise, alone = self.exposure.noise, self.exposure.alone
         if self.inverse is None:
             own = np.ones(self.exposure.inputs) if alone is None else alone.own_variance()
@@ -305,9 +303,7 @@ class PooledLaw(Law):
 
     @property
     def stop_gain(self) -> float:
-        """Return the gain at which EM stops: it ends early if values are blurred, and near the product of the
-        attributes.
-        """
+        """Return the gain at which EM stops: early if values are blurred, or attributes several."""
         blurred = any(e.outputs > e.inputs for s in self.strata for e in s.stratum.exposures)
         return 0.01 if blurred or len(self.strata[0].sizes) > 1 else 0.0
 

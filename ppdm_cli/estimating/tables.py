@@ -36,9 +36,7 @@ from ppdm_cli.tables import Table
 ALIKE = 1.02
 """The factor of lam within which records belong to one stratum."""
 MOST_CELLS = 1 << 21
-"""The most cells of all tables of several attributes: estimates take 150 bytes each, and would be noise long
-before.
-"""
+"""The most cells of all tables of several attributes; estimates take 150 bytes each."""
 
 FETCH_AGAIN = "fetch both again: the data or the sidecar was changed"
 Group = tuple[Channel, ...]
@@ -266,9 +264,7 @@ def counted_tables(
 
 
 def _by_stratum(strata: Strata, wanted: Sequence[Wanted], batch: Batch) -> list[np.ndarray]:
-    """Return the number of records with each recipe, and with each combination of codes by table and
-    stratum.
-    """
+    """Return the number of records by recipe, and by table, stratum and combination of codes."""
     recipes, codes = strata.read(batch)
     one = len(strata.lam) == 1
     found = [np.array([batch.rows]) if one else np.bincount(recipes, minlength=len(strata.lam))]
@@ -350,9 +346,7 @@ def _slice(
     estimator: str,
     coverage: Coverage,
 ) -> list[Floats]:
-    """Return the published counts, the estimate, its interval, and the number of its records out of n, each
-    flat.
-    """
+    """Return published counts, estimate, interval, and the number of its records out of n, each flat."""
     law = PooledLaw([laws[i] for i in whole], np.array([cells[i].sum() for i in whole]))
     observed = np.concatenate([cells[i] for i in whole])
     m = float(observed.sum())

@@ -144,9 +144,7 @@ OUTPUTS = (*_WRITERS, *suffixes())
 
 
 class NetworkFile:
-    """Destination of a network, in the format of the suffix; checked before any work, written whole or not at
-    all.
-    """
+    """Destination of a network, in the format of the suffix; checked before any work, written whole."""
 
     def __init__(self, stack: ExitStack, path: Path, force: bool) -> None:
         if not path.name.lower().endswith(OUTPUTS):

@@ -154,9 +154,7 @@ def _owner(name: str, parties: Sequence[Party]) -> Party:
 
 
 def _attribute(party: Party, name: str, states: Sequence[str]) -> Attribute:
-    """Return the attribute of a column; the network's states are the domain of an unperturbed one, if it has
-    some.
-    """
+    """Return a column's attribute; an unperturbed one has the network's states as domain, if there are any."""
     known = party.sidecar.by_name.get(name)
     kind = dtypes.normal(party.table.schema.field(name).type, name)
     attribute = known or Attribute(name=name, role="kept", type="discrete", dtype=str(kind))

@@ -93,9 +93,7 @@ def _edge(table: CountedTable, seed: int) -> Edge:
     n, rng = float(observed.sum()), np.random.default_rng([seed, len(observed)])
 
     def fitted(seen: Floats) -> tuple[float, float, Floats, Floats]:
-        """Return the information, twice the log-likelihood ratio, the table and that expected under
-        independence.
-        """
+        """Return the information, twice the log-likelihood ratio, the table, and that of independence."""
         likeliest = np.maximum(likeliest_counts(law, seen, STEP), TINY)
         own = by_attribute(likeliest, wanted.axes, wanted.names)
         alone = np.outer(own.sum(axis=1), own.sum(axis=0)) / own.sum()

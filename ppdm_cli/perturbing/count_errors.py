@@ -47,9 +47,7 @@ class Expected:
     value: float
     """The error of a single value's count."""
     range: float
-    """The error if each value were estimated as well as half of the domain; the same as `value` without
-    blur.
-    """
+    """The error if each value were estimated as well as half of the domain; that of a value without blur."""
 
 
 def expected_errors(

@@ -99,9 +99,7 @@ class InputChecks:
         return self.checks.rows
 
     def found(self, identifier: str | None) -> dict[str, Any]:
-        """Return the facts for the owner: dropped, merged and moved values, and those that the row order
-        reveals.
-        """
+        """Return the facts for the owner: values that were dropped, merged, moved, or revealed by the order."""
         order, dropped = self.checks.order, self.plan.dropped
         ordered = order is not None and identifier in dropped and in_order(order, str(identifier))
         return {
@@ -183,9 +181,7 @@ class InputChecks:
         return [str(v) for v in domain.marks if v not in found]
 
     def _check_moved(self) -> None:
-        """Refuse a column if most of its values would move to the ends of its domain, unless that is asked
-        for.
-        """
+        """Refuse a column if most of its values would move to the ends of its domain, unless asked for."""
         far = [n for n, moved in self._moved(self.checks.moved).items() if moved.share > MOST_MOVED]
         if far and not self.clip:
             raise RefusedError(

@@ -67,9 +67,7 @@ class RecipeMaker:
         return [n for n in self.known if n == self.class_]
 
     def number(self, k: int | str, records: int) -> int:
-        """Return the number of attributes that a record publishes, if every set of so many is equally
-        likely.
-        """
+        """Return the number of attributes that a record publishes, if all sets are equally likely."""
         names = self.names
         number = k if isinstance(k, int) else self._best(records)
         if not 1 <= number <= len(names):
@@ -147,9 +145,7 @@ class Rounds:
 
     @classmethod
     def of(cls, maker: RecipeMaker, number: int, k: int | str) -> Rounds:
-        """Return so many rounds for the budget; `k` is the number of attributes that records of the last one
-        publish.
-        """
+        """Return so many rounds for the budget; records of the last one publish `k` attributes."""
         most = len(maker.names) - 1
         if most < 2:
             raise RefusedError(

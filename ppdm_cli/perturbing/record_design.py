@@ -30,13 +30,9 @@ MOST_SETS = 1 << 10
 FEW_CLEAN = 10.0
 """The effective number of records below which a pair's interaction cannot be learned, only main effects."""
 LEAST_PAIRS = 3.0
-"""The effective number of records below which pairs are not worth publishing either (measured in
-docs/technical/experiments.md).
-"""
+"""The effective number of records below which pairs are not worth publishing either, as measured."""
 NEARLY = 1.2
-"""The factor by which a larger k must be more informative about a pair, because lower frequencies are learned
-last.
-"""
+"""The factor by which a larger k must be more informative about a pair."""
 Size = tuple[int, bool]
 
 
@@ -78,9 +74,7 @@ SCHEDULES: dict[int, list[tuple[float, tuple[Round, ...]]]] = {
         (inf, (Round(3, 3, ChooseBy.EVERY), Round(3, 3, ChooseBy.BEST, 6), Round(14, 3, ChooseBy.EFFECT, 4))),
     ],
 }
-"""The best schedules for trees of synthetic functions, by number of rounds and up to an epsilon
-(docs/technical/experiments.md).
-"""
+"""The best schedules for trees of synthetic functions, by number of rounds and up to an epsilon."""
 TWO_FROM = 5.5
 """Above this epsilon two rounds are as good as three."""
 WORTH = 8000.0
@@ -174,9 +168,7 @@ class Design:
         return exp(self.setting.epsilon / (len(self.setting.sizes) + self._riding))
 
     def _told(self, order: int) -> float:
-        """Return the information of a record about `order` attributes, mean over all sets of so many, coverage
-        included.
-        """
+        """Return a record's information about so many attributes, mean over all sets, coverage included."""
         q, k = len(self.setting.sizes), self.k
         if k is None:
             alone = [information(self._part, [s], [0], 1) for s in self.setting.sizes]  # gamma-diagonal
@@ -202,9 +194,7 @@ class Design:
         return self._records * self._told(2)
 
     def count_error(self, N: int) -> float:
-        """Return the expected error of a value's count, over the mean count, for an attribute of so many
-        values.
-        """
+        """Return the expected error of a value's count, of N values, over the mean count."""
         if self.k is None:
             return relative_error(self._part, N, self.setting.records)
         return sqrt((N - 1) / self.of_one)
@@ -268,9 +258,7 @@ def recommended(setting: Setting) -> Design:
 
 
 def _of_one_pass(setting: Setting) -> Design:
-    """Return the most informative design of one pass: for pairs, or if none can be learned, for one
-    attribute.
-    """
+    """Return the most informative design of one pass: for pairs, or if none can be learned, for one."""
     boxes = [d for d in possible(setting) if d.k is not None]
     if not boxes:
         raise RefusedError(

@@ -241,9 +241,7 @@ def resolved(
 
 
 def _typed(plan: ResolvedPlan, table: Table, asked: Plan) -> ResolvedPlan:
-    """Return the plan, in which a declared domain counts as from the data if its type is: a cell may decide
-    it.
-    """
+    """Return the plan, in which a declared domain counts as from the data if a cell may decide its type."""
     inferred = {n: asked.attributes[n] for n in getattr(table, "inferred", ()) if n in asked.attributes}
     perturbed = {n: own for n, own in inferred.items() if n in plan.through and own.group is UNSET}
     kinds = {n: declared_type(own) for n, own in perturbed.items()}

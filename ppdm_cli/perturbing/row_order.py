@@ -29,9 +29,7 @@ from ppdm_cli.arrays import Codes, Floats
 FALSE_ALARM = 1e-4
 """The chance that a file in random order is refused, all attributes, lags and tests together."""
 TELLING = 0.1
-"""The share of the possible excess of likeness, or of difference, that is refused if chance does not explain
-it.
-"""
+"""The share of the possible excess of likeness, or of difference, that is refused unless it is chance."""
 LAGS = (*range(1, 13), 24, 28, 30, 31, 48, 52, 60, 96, 100, 168, 365)
 """Steps between the rows compared: all short ones, and the hours, days, weeks and months of series."""
 BLOCK = 1 << 10

@@ -64,9 +64,7 @@ class Checks:
     moved: Counter[str] = field(default_factory=Counter)
     """The number of each attribute's values outside its domain that moved to its nearest bin or to null."""
     merged: Counter[str] = field(default_factory=Counter)
-    """The number of values that were merged into a more common one because they are rare, or into all
-    others.
-    """
+    """The number of values that were merged, into a more common one or into all others."""
     values: Counter[str] = field(default_factory=Counter)
     """The number of all values without nulls."""
     pairs: RowBlocks | None = None

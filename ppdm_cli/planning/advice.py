@@ -152,9 +152,7 @@ def advised(
     gamma: float | Decimal | None,
     unreadable: list[str],
 ) -> tuple[list[Advice], list[str]]:
-    """Return the advice for each column in addition to settled ones, and the columns that the order of rows
-    reveals.
-    """
+    """Return the advice for each column under settled ones, and the columns that the order of rows reveals."""
     _, columns = looks.sample.columns()
     bins = settled["bins"] if isinstance(settled.get("bins"), int) else BINS
     found = []
@@ -401,9 +399,7 @@ def written_plan(
     csv: Mapping[str, Any],
     written: Mapping[str, Written],
 ) -> str:
-    """Return the plan; `csv` has the settings for reading the file, and `written` those of its columns, if it
-    is a CSV.
-    """
+    """Return the plan; `csv` has the settings for reading a CSV, and `written` those of its columns."""
     privacy = {k: settled[k] for k in ("gamma", "rho1", "rho2", "record_epsilon") if k in settled}
     lines = [
         "# A plan for ppdm perturb. It holds names of columns and choices, and no value of the data.",

@@ -242,9 +242,7 @@ class Quantile:
         return np.append(first.ravel(), excess[-1]), np.sqrt(np.maximum(found, 0.0))
 
     def _crossed(self, curve: Floats, last: bool = False) -> float:
-        """Return the mark at which a curve, made to rise, becomes 0; of single values the first, or the
-        last.
-        """
+        """Return the mark where a curve, made to rise, becomes 0; of single values the first, or the last."""
         curve, most = np.sort(curve), float(len(self.places))
         place = int(np.searchsorted(curve, 0.0, "right" if last else "left"))
         if not isinstance(self.domain, Bins):

@@ -133,9 +133,7 @@ def merged_counts(
 
 
 def _product(factors: Factors, batch: Batch) -> Floats | None:
-    """Return the product of some kept columns' numbers in each record, 0 if one is null; None without
-    columns.
-    """
+    """Return the product of kept columns' numbers by record, 0 if one is null; None without columns."""
     if not factors:
         return None
     numbers = []

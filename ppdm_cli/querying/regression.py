@@ -353,9 +353,7 @@ def _moments(reader: ScoreReader, batch: Batch) -> list[Floats]:
 
 
 def _errors(reader: ScoreReader, weights: Floats, solution: Floats, way: Floats, batch: Batch) -> list[Floats]:
-    """Return the sum of u u', by stratum of u, and of way' M way and its square; u = M b, with the solved
-    coefficients b.
-    """
+    """Return the sums of u u', by stratum of u, and of way' M way and its square; u = M b, b solved."""
     size, strata = len(solution), len(reader.scored)
     meat, one, sizes = np.zeros((size, size)), np.zeros((strata, size)), np.zeros((strata, 2))
     for number, z, t, products in reader(batch):

@@ -156,9 +156,7 @@ def through_all(sidecar: Sidecar) -> list[Channel]:
 
 
 def attribute_figures(sidecar: Sidecar) -> list[AttributeFigures]:
-    """Return the figures of each attribute, or of several in one channel; None for a figure that takes too
-    long.
-    """
+    """Return the figures of each attribute, or of several in one channel; None if one takes too long."""
     channels, found, entries = {n: c for c in through_all(sidecar) for n in c.attributes}, [], 0
     for attribute in sidecar.perturbed:
         name, channel = attribute.name, channels.get(attribute.name)
@@ -365,9 +363,7 @@ def limit_sentences(sidecar: Sidecar, posterior: float, prior: float = PRIOR) ->
 
 
 def unprotected(sidecar: Sidecar, prior: float = PRIOR) -> list[str]:
-    """Return the sentence that a whole record has no meaningful protection, if so, to print before any
-    table.
-    """
+    """Return the sentence that a whole record has no meaningful protection, if so, to print first."""
     record = record_figures(sidecar, prior)
     posterior = 0.0 if record is None else record.worst_posterior or 0.0
     return limit_sentences(sidecar, posterior, prior)[: posterior > UNLIMITED]

@@ -63,9 +63,7 @@ class Account:
 
     @property
     def total(self) -> float:
-        """Return the sum of the epsilons: the worst case, because nobody knows which people the releases
-        share.
-        """
+        """Return the sum of the epsilons, the worst case: nobody knows which people the releases share."""
         return round(sum(inf if e.epsilon is None else e.epsilon for e in self.entries), _LATEST)
 
     @property

@@ -77,9 +77,7 @@ class WideColumn:
         return self._codes[self._reach(channel)][0]
 
     def own_codes(self, channel: Channel) -> np.ndarray:
-        """Return a channel's code for each code of the column; any code for those that the channel never
-        publishes.
-        """
+        """Return a channel's code for each code of the column; any for those that it never publishes."""
         return self._codes[self._reach(channel)][1]
 
     def _reach(self, channel: Channel) -> int:
@@ -121,9 +119,7 @@ class OpenedRelease:
 
     @cached_property
     def channels(self) -> list[Channel]:
-        """Return the channels, in the order of the first of their columns, or of the recipes if these
-        differ.
-        """
+        """Return the channels, in the order of their columns, or of the recipes if these differ."""
         each = {msgspec.json.encode(c.spec): c for r in self.recipes for c in r.channels}.values()
         places = {a.name: i for i, a in enumerate(self.sidecar.perturbed) if a.name in self.alone}
         ordered = sorted(each, key=lambda c: min((places[n] for n in c.attributes if n in places), default=0))

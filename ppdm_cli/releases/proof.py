@@ -36,9 +36,7 @@ MOST_OF_ONE = 1 << 18
 MOST_WRITTEN = 1 << 20
 """The most entries of matrices that are written whole, where every column has the same ones."""
 EVERY, ENDS, PROOF = "every number", "ends of runs", "proof"
-"""The way in which the numbers were counted: each was run, or the first and last of those with one answer, or
-none.
-"""
+"""The way of counting: each number was run, or the first and last of those with one answer, or none."""
 Ratio = Fraction | float
 """A ratio of chances; infinite where one of them is 0."""
 

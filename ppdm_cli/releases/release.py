@@ -199,9 +199,7 @@ def _listed(path: Path, sidecar: Sidecar) -> np.ndarray:
 
 
 class _Taken(WrappedTable):
-    """The rows of an original that its release has, in its order; those of a shuffled one are held in
-    memory.
-    """
+    """The rows of an original that its release has, in its order; shuffled ones are held in memory."""
 
     def __init__(self, table: Table, path: Path, sidecar: Sidecar) -> None:
         super().__init__(table)

@@ -82,9 +82,7 @@ class Unchanged(Law):
 
 @dataclass(frozen=True, eq=False)
 class Exposure:
-    """The law by which published cells reveal an attribute: U alone, or U with the record's lam and else
-    noise.
-    """
+    """The law by which published cells reveal an attribute: U, or U with the record's lam and else noise."""
 
     law: Blur | Unchanged | Matrix
     """The law U. A blur goes with its record's lam; any other law is for separately published cells."""
@@ -262,9 +260,7 @@ class WithheldCells:
         return cls(column, codes)
 
     def read(self, batch: BatchRows, name: str, numbers: np.ndarray) -> Codes:
-        """Return the codes of a batch over all exposures, in records of these; cells that don't fit are
-        refused.
-        """
+        """Return the codes of a batch over all exposures; cells that don't fit their records are refused."""
         cells = self.column.encode(batch.coded(name))
         cells.codes[cells.outside] = 0
         found: Codes = self.codes[numbers, cells.codes]
@@ -286,9 +282,7 @@ class WithheldCells:
 
 @dataclass(frozen=True, eq=False)
 class Strata:
-    """The exposures of some attributes in the records of a release, by recipe, with the rules for reading
-    codes.
-    """
+    """The exposures of some attributes in the records of a release, by recipe, and how to read codes."""
 
     axes: tuple[Channel, ...]
     """The axes. Attributes that were perturbed together have one axis, unless they share only their lam."""

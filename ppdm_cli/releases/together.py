@@ -141,9 +141,7 @@ def _check_keys(sources: Sequence[Any], sidecars: Sequence[Sidecar]) -> None:
 
 
 def _joined(sidecars: Sequence[Sidecar]) -> Sidecar:
-    """Return the first sidecar, for all records, with the releases as its history and a gamma only if all have
-    one.
-    """
+    """Return the first sidecar, for all records: with all in its history, and a gamma if all have one."""
     records = [s.records for s in sidecars]
     total = None if None in records else sum(r for r in records if r is not None)
     seeded = [s for s in sidecars if s.privacy is not msgspec.UNSET and s.privacy.coins in UNPROMISED]
