@@ -32,8 +32,15 @@ from ppdm_cli.perturbing.plan_file import (
     read_toml,
     settled_plan,
 )
-from ppdm_cli.perturbing.recipe_choice import chosen_number
-from ppdm_cli.perturbing.record_design import FEW_CLEAN, Design, Setting, possible, ranked, recommended
+from ppdm_cli.perturbing.recipe_choice import (
+    FEW_CLEAN,
+    Design,
+    Setting,
+    chosen_number,
+    possible,
+    ranked,
+    recommended,
+)
 from ppdm_cli.perturbing.record_keys import KeyFile
 from ppdm_cli.perturbing.resolve_run import (
     asked_of,

@@ -113,7 +113,10 @@ def like(earlier: Sidecar, schema: pa.Schema, asked: Plan) -> ResolvedPlan:
     names = earlier.by_name
     attributes = [names[n] for n in schema.names if n in names]
     if asked.clip:
-        attributes = [_with_clip(a) for a in attributes]
+        attributes = [
+            a.changed(outside=clipped(a.domain)) if a.role == "perturbed" and a.outside is UNSET else a
+            for a in attributes
+        ]
     if not any(a.role == "perturbed" for a in attributes):
         raise nothing_perturbed()
     _check_agrees(earlier, asked, schema)
@@ -121,12 +124,6 @@ def like(earlier: Sidecar, schema: pa.Schema, asked: Plan) -> ResolvedPlan:
     merging = frozenset(a.name for a in attributes if a.outside == "other")
     dropped = [n for n in schema.names if n not in names]
     return ResolvedPlan(attributes, list(earlier.recipes), class_, dropped, merging)
-
-
-def _with_clip(attribute: Attribute) -> Attribute:
-    if attribute.role != "perturbed" or attribute.outside is not UNSET:
-        return attribute
-    return attribute.changed(outside=clipped(attribute.domain))
 
 
 def _check_agrees(earlier: Sidecar, asked: Plan, schema: pa.Schema) -> None:

@@ -21,6 +21,7 @@ from ppdm_cli.display import named, names
 from ppdm_cli.domain import CALENDAR, MOST_VALUES, Representative
 from ppdm_cli.errors import UsageError, argument, listed, quoted, unknown
 from ppdm_cli.perturbing.plan_file import (
+    PRIVACY,
     Fields,
     answered,
     converted,
@@ -48,24 +49,17 @@ Rare = Literal["refuse", "merge", "publish"]
 Scale = Literal["log", "sqrt", "month", "quarter", "year", "decade"]
 MOST_ROUNDS = 3
 _DOMAIN = ("interval", "categories", "edges", "scale", "core")
-_PRIVACY = ("gamma", "rho1", "record_epsilon")
 
 
 class SharedSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings for all attributes, or for one of them; None is not given."""
+    """The settings for all attributes, or for one of them, as `perturb` explains them; None is not given."""
 
     gamma: Decimal | None = None
-    """The amplification of an attribute: the largest ratio of an answer's probabilities under two values."""
     rho1: float | None = None
-    """With rho2, instead of gamma: the probability with which a reader may believe a value before."""
     rho2: float | None = None
-    """The most that rho1 becomes after seeing one attribute alone."""
     representative: Representative | None = None
-    """The value that represents a bin: center, left, right or random."""
     matrix: str | None = None
-    """The kind of channel: for an attribute, or for all that it suits."""
     options: Mapping[str, Any] = {}
-    """Settings that a kind of channel or a scheme has alone."""
 
     def __post_init__(self) -> None:
         self.own_gamma()
@@ -220,62 +214,35 @@ class AttributePlan(SharedSettings, frozen=True, kw_only=True):
 
 
 class Plan(SharedSettings, frozen=True, kw_only=True):
-    """The settings of the whole release, from keywords of `perturb`, options of the command or a TOML file."""
+    """The settings of the whole release, as `perturb` explains them: from keywords, options or a TOML file."""
 
     record_epsilon: float | None = None
-    """A budget for the whole record, spent as `publish` says."""
     publish: int | Literal["all", "auto"] | None = None
-    """The number of attributes that a record publishes under that budget; all: each with an equal part."""
     rounds: int | None = None
-    """The number of rounds in which the attributes that a record publishes are chosen."""
     class_: str | None = None
-    """The label; it is perturbed like the rest unless kept."""
     class_in_budget: bool | None = None
-    """True to publish the class of every record, perturbed under the same budget."""
     keep: Sequence[str] = ()
-    """Columns that are published unchanged."""
     drop: Sequence[str] = ()
-    """Columns that are left out."""
     person: str | None = None
-    """The column that identifies persons."""
     rows_per_person: int | None = None
-    """The most records of a person that are published."""
     bins: int | Literal["auto"] | None = None
-    """The number of bins that an interval is cut into; auto: the most accurate number."""
     attributes: Mapping[str, AttributePlan] = {}
-    """Settings of single columns."""
     together: Mapping[tuple[str, ...], AttributePlan] = {}
-    """Attributes that are perturbed together, with the settings of their channel."""
     rare: Rare = "refuse"
-    """The treatment of categories of fewer than ten records: refuse, merge or publish."""
     open_domains: bool | None = None
-    """True to give every domain null, and text a group for new values, for later batches."""
     clip: bool | None = None
-    """True to move values outside a domain to its nearest bin, or to null."""
     strict: bool | None = None
-    """True to refuse attributes that cannot be estimated, or are hardly perturbed."""
     shuffle: bool | None = None
-    """True to publish the rows in a random order."""
     keep_order: bool | None = None
-    """True to keep the order of the rows even if it reveals values."""
     csv: Mapping[str, Any] = {}
-    """The options for reading a CSV, as fields of `CsvOptions`."""
     scheme: str = SUBSTITUTION
-    """substitution, a kind that all attributes have or none, or noise that keeps a tree."""
     noise: str | None = None
-    """The law of additive noise: uniform or normal."""
     sd: float | str | None = None
-    """The standard deviation of additive noise: a share of each domain such as 25%, or a number."""
     tree: TreeLike | None = None
-    """The tree that noise keeps, trained on this very table."""
     innocent: Literal["both", "tia", "lia"] | None = None
-    """The innocent attributes that get noise: those the tree tests nowhere (tia), or elsewhere (lia)."""
     leaves: Literal["all", "heterogeneous"] | None = None
-    """Records whose innocent attributes get noise: all, or those in leaves of several classes."""
     sd_percent: float | None = None
-    """The standard deviation of their noise, in percent."""
     percent_of: Literal["value", "sd"] | None = None
-    """The basis of that percentage: the value, or the attribute's standard deviation."""
 
     def __post_init__(self) -> None:
         SharedSettings.__post_init__(self)
@@ -287,7 +254,7 @@ class Plan(SharedSettings, frozen=True, kw_only=True):
         self._check_columns()
         if self.bins != "auto":
             _check_bins(self.bins)
-        if sum(getattr(self, n) is not None for n in _PRIVACY) > 1:
+        if sum(getattr(self, n) is not None for n in PRIVACY) > 1:
             raise UsageError(
                 "several-budgets",
                 "the privacy is given in several ways",
@@ -318,7 +285,7 @@ class Plan(SharedSettings, frozen=True, kw_only=True):
             plan = cls(**_read(cls, answered(plan or {}, over)))
         if over.get("person") == "":  # nobody's: the answer to a plan that asks
             over |= {"person": None, "rows_per_person": None}
-        changes: dict[str, Any] = dict.fromkeys((*_PRIVACY, "rho2")) if {*_PRIVACY} & {*over} else {}
+        changes: dict[str, Any] = dict.fromkeys((*PRIVACY, "rho2")) if PRIVACY & {*over} else {}
         if over.get("shuffle") or over.get("keep_order"):
             changes |= {"shuffle": None, "keep_order": None}
         return replace(plan, **changes | over | plan._joined(over))
@@ -540,11 +507,11 @@ def _read(record: type[SharedSettings], given: Mapping[str, Any]) -> dict[str, A
             options[key] = named(key, of_kinds[key], path_of(value) if uri else value)
         elif key != "options":
             written = [n.rstrip("_") for n in types if n not in _UNWRITTEN]
-            raise unknown("setting", key, [*written, *of_kinds], _OF[record is Plan])
+            whose = " of a plan" if record is Plan else " of an attribute"
+            raise unknown("setting", key, [*written, *of_kinds], whose)
     return found | {"options": options}
 
 
-_OF = (" of an attribute", " of a plan")
 _UNWRITTEN = ("options", "interval", "data")
 """Fields that plans do not name: `domain` fills two of them, and options have names of their own."""
 

@@ -20,7 +20,7 @@ from ppdm_cli.tables import NULL, CsvOptions, Groups, path_of, read_mapping
 
 QUESTION = "?"
 """The text of a plan's setting that only its owner can answer."""
-_PRIVACY = {"gamma", "rho1", "record_epsilon"}
+PRIVACY = {"gamma", "rho1", "record_epsilon"}
 _CSV = {
     "delimiter": "delimiter",
     "encoding": "encoding",
@@ -148,7 +148,7 @@ def _example(questions: list[str]) -> str:
         return f", or add {argument('drop', name)}"
     if question.startswith("csv.odd."):
         return f", or add {argument('odd', NULL)} if odd cells mean no value"
-    if question in _PRIVACY:
+    if question in PRIVACY:
         return f", or add {proposed(2)}"
     return f", or add {argument('person', 'COLUMN')}, or '' for none" if question == "person" else ""
 
@@ -170,7 +170,7 @@ def answered(plan: object, over: Mapping[str, Any]) -> dict[str, Any]:
             f"answer its question marks from public knowledge{_example(left)}",
         )
     found = without_questions(plan)
-    found |= {k: over[k] for k in plan if k not in found and k in over and k not in _PRIVACY}
+    found |= {k: over[k] for k in plan if k not in found and k in over and k not in PRIVACY}
     if found.get("person") == "":
         found = {k: v for k, v in found.items() if k not in ("person", "rows_per_person")}
     return found
@@ -196,8 +196,8 @@ def settled_plan(earlier: Mapping[str, Any], given: Mapping[str, Any]) -> dict[s
     Questions about an attribute stay, and so do those without an answer.
     """
     found = {k: v for k, v in earlier.items() if v != QUESTION}
-    if _PRIVACY & {*given}:
-        found = {k: v for k, v in found.items() if k not in (*_PRIVACY, "rho2")}
+    if PRIVACY & {*given}:
+        found = {k: v for k, v in found.items() if k not in (*PRIVACY, "rho2")}
     unsure = [n for n, answer in _items(found.get("csv", {}).get("odd")) if answer != NULL]
     csv = _closed(found.get("csv", {}))
     csv["null_of"] = {n: v for n, v in _items(csv.get("null_of")) if n not in unsure}
@@ -225,8 +225,8 @@ def _answered_by_data(own: Mapping[str, Any]) -> dict[str, Any]:
 
 def _answers(question: str, over: Mapping[str, Any]) -> bool:
     """Return whether settings laid over a plan answer one of its questions."""
-    if question in _PRIVACY:
-        return bool(_PRIVACY & set(over))
+    if question in PRIVACY:
+        return bool(PRIVACY & set(over))
     if question in over:
         return True
     aside = (*over.get("keep", ()), *over.get("drop", ()), over.get("person"))

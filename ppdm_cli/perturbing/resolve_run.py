@@ -125,7 +125,15 @@ def asked_of(
                 f"{asked.schemes[0]} noise can't be used for copies, a next batch or a key",
                 f"leave out {argument('like')}, {argument('copies')} and {argument('id')}",
             )
-        return _with_tree(asked, read)
+        known: dict[str, pa.DataType] = {}
+        if asked.tree is not None:
+            from ppdm_cli.trees import as_tree
+
+            tree = as_tree(asked.tree)
+            asked = msgspec.structs.replace(asked, tree=tree)
+            known = {f.name: dtypes.parse(f.dtype) for f in tree.features}  # the types that columns had then
+            known[tree.class_name] = dtypes.parse(tree.class_dtype)
+        return asked, replace(read.laid_over(asked.csv), known=known)
     if earlier is None:
         asked = for_each_of(asked, copies)
     else:
@@ -133,19 +141,6 @@ def asked_of(
             asked = msgspec.structs.replace(asked, person="")  # which an earlier release may contradict
         asked = carried(earlier, for_each_of(asked, copies_of(earlier)), key, copies)
     return asked, typed_csv_options(read, asked, earlier, identifier)
-
-
-def _with_tree(asked: Plan, csv: CsvOptions) -> tuple[Plan, CsvOptions]:
-    """Return a plan with the tree that noise keeps, and the types that a CSV's columns had then."""
-    known: dict[str, pa.DataType] = {}
-    if asked.tree is not None:
-        from ppdm_cli.trees import as_tree
-
-        tree = as_tree(asked.tree)
-        asked = msgspec.structs.replace(asked, tree=tree)
-        known = {f.name: dtypes.parse(f.dtype) for f in tree.features}
-        known[tree.class_name] = dtypes.parse(tree.class_dtype)
-    return asked, replace(csv.laid_over(asked.csv), known=known)
 
 
 def opened_original(

@@ -7,7 +7,7 @@ they get a kind for values in order only if the attribute's own settings ask for
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, Context, Decimal, Overflow
 from functools import cached_property
@@ -144,7 +144,8 @@ def check_columns(schema: pa.Schema, plan: Plan, identifier: str | None) -> None
         for name in names:
             kind.check(name, dtypes.normal(schema.field(name).type, name), request(None, own, plan))
     if without:
-        raise without_gamma(without)
+        what = f"no gamma is given for {listed(without)}, and gamma has no default"
+        raise UsageError("no-gamma", what, f"use {proposed(1, 2)}")
 
 
 def undeclared(schema: pa.Schema, plan: Plan, identifier: str | None) -> dict[str, int]:
@@ -230,11 +231,13 @@ def _specs(
     gammas, beyond, specs = gammas_of(perturbed, plan), dict[str, Any](), []
     for names, own in units(perturbed, plan).items():
         name = " x ".join(names)
-        with about_column(name):
+        # labels may be mere names: of a class only a kind asked for by its name is meant
+        for_all = plan if name != plan.class_ else msgspec.structs.replace(plan, matrix=None)
+        try:
             domain = domains[name] if len(names) == 1 else _product([domains[n] for n in names])
-            # labels may be mere names: of a class only a kind asked for by its name is meant
-            for_all = plan if name != plan.class_ else msgspec.structs.replace(plan, matrix=None)
             spec, beyond[name] = chosen(name, domain, gammas.get(names), own, for_all)
+        except PpdmError as error:
+            raise error.at(f"the column {quoted(name)}") from None
         specs.append(msgspec.structs.replace(spec, attributes=list(names)))
         if len(names) > 1 and name in schema.names:
             raise RefusedError(
@@ -306,19 +309,6 @@ def gammas_of(perturbed: Mapping[str, AttributePlan], plan: Plan) -> dict[tuple[
         return {n: exp(min(each * len(n), 700.0)) if g is None else g for n, g in given.items()}
     chosen = {names: common if gamma is None else gamma for names, gamma in given.items()}
     return {names: gamma for names, gamma in chosen.items() if gamma is not None}
-
-
-class about_column:  # noqa: N801 - reads as a statement
-    """A context that adds the column's name to errors about a matrix or a gamma."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
-        if isinstance(error, PpdmError):
-            raise error.at(f"the column {quoted(self.name)}") from None
 
 
 def described(
@@ -433,15 +423,6 @@ def chosen(
             raise
         # asked for all, a kind goes to those that can have it
         return KINDS[DEFAULT_KIND].asked(name, domain, asked)
-
-
-def without_gamma(names: Iterable[str]) -> UsageError:
-    """Return the error of columns without a gamma: the budgets to choose from, the safest first."""
-    return UsageError(
-        "no-gamma",
-        f"no gamma is given for {listed(names)}, and gamma has no default",
-        f"use {proposed(1, 2)}",
-    )
 
 
 def attribute_facts(attribute: Attribute) -> tuple[Any, ...]:

@@ -77,7 +77,8 @@ class RowBlocks:
             self.pieces = [self._joined()]
 
     def _joined(self) -> list[Column]:
-        whole = [_concatenated(parts) for parts in zip(*self.pieces, strict=True)]
+        several = zip(*self.pieces, strict=True)
+        whole = [np.concatenate(c) if isinstance(c[0], np.ndarray) else pa.concat_arrays(c) for c in several]
         rows = np.flatnonzero(whole[0] // BLOCK % self._stride == 0)
         return [_taken(c, rows) for c in whole]
 
@@ -99,10 +100,6 @@ def _taken(column: Column, rows: np.ndarray) -> Column:
         return column[rows]
     # not pa.array(), which would load pandas
     return column.take(pa.Array.from_buffers(pa.int64(), len(rows), [None, pa.py_buffer(rows)]))
-
-
-def _concatenated(parts: Sequence[Column]) -> Column:
-    return np.concatenate(parts) if isinstance(parts[0], np.ndarray) else pa.concat_arrays(parts)
 
 
 def _short(column: Column) -> Column:

@@ -329,7 +329,8 @@ class AllPublished:
 
     def __init__(self, plan: ResolvedPlan, key: Key) -> None:
         known = {a.name: a for a in plan.attributes}
-        self._through, self._ready = plan.through, [prepared(c, known, key) for c in plan.channels]
+        self._through = plan.through
+        self._ready = [(c, prepared(c, known, key)) for c in plan.channels]
 
     def field(self, attribute: Attribute) -> pa.Field:
         name = attribute.name
@@ -338,10 +339,10 @@ class AllPublished:
     def published(self, codes: Mapping[str, Codes], batch: Batch, addresses: Addresses) -> dict[str, pa.Array]:
         """Return the perturbed columns."""
         columns: dict[str, pa.Array] = {}
-        for keyed in self._ready:
-            names, cells = keyed.channel.attributes, CellCoins(addresses, keyed.keys.__getitem__)
-            true = keyed.channel.domain.joined([codes[n] for n in names])
-            made = keyed.channel.publish(true, batch.column(names[0]), cells)
+        for channel, keys in self._ready:
+            names, cells = channel.attributes, CellCoins(addresses, keys.__getitem__)
+            true = channel.domain.joined([codes[n] for n in names])
+            made = channel.publish(true, batch.column(names[0]), cells)
             columns |= zip(names, [made] if len(names) == 1 else made.flatten(), strict=True)
         return columns
 
@@ -365,7 +366,8 @@ class Withholder:
         known = {a.name: a for a in plan.attributes}
         wide = {n: WideColumn(known[n]) for n in plan.through}
         self._ready = [
-            [(prepared(c, known, key), _column_codes(c, wide)) for c in d.channels] for d in plan.in_use
+            [(c, prepared(c, known, key)["perturb"], _column_codes(c, wide)) for c in d.channels]
+            for d in plan.in_use
         ]
         self._columns = {
             n: (w.domain, key.derive("representative", *attribute_facts(w.attribute))) for n, w in wide.items()
@@ -394,16 +396,16 @@ class Withholder:
         out = {n: np.full(len(numbers), d.null_code, code_type(d.size)) for n, (d, _) in self._columns.items()}
         for number, ready in enumerate(self._ready):
             rows = order[ends[number] : ends[number + 1]]
-            for one, shown in ready if len(rows) else []:
-                _publish(one, shown, rows, codes, addresses, out)
-        columns = {n: self._decoded(d, key, out[n], addresses) for n, (d, key) in self._columns.items()}
-        return columns | {COLUMN: pa.array(numbers)}
-
-    def _decoded(self, domain: Domain, key: bytes, codes: Codes, addresses: Addresses) -> pa.Array:
-        within = None
-        if domain.is_random:
-            within = uniform_cells(Coins(key), addresses, codes)
-        return domain.column(codes, within)
+            for channel, coins, shown in ready if len(rows) else []:
+                true = channel.domain.joined([codes[n][rows] for n in channel.attributes])
+                drawn = channel.published.split(channel.drawn(true, Coins(coins), addresses[rows]))
+                for name, own, to in zip(channel.attributes, drawn, shown, strict=True):
+                    out[name][rows] = to.take(own)
+        columns = {COLUMN: pa.array(numbers)}
+        for name, (domain, key) in self._columns.items():
+            within = uniform_cells(Coins(key), addresses, out[name]) if domain.is_random else None
+            columns[name] = domain.column(out[name], within)
+        return columns
 
 
 def _column_codes(channel: Channel, wide: Mapping[str, WideColumn]) -> list[np.ndarray]:
@@ -412,33 +414,9 @@ def _column_codes(channel: Channel, wide: Mapping[str, WideColumn]) -> list[np.n
     return [w.codes_of(channel).astype(code_type(w.domain.size)) for w in own]
 
 
-def _publish(
-    ready: KeyedChannel,
-    shown: Sequence[np.ndarray],
-    rows: np.ndarray,
-    codes: Mapping[str, Codes],
-    addresses: Addresses,
-    out: Mapping[str, np.ndarray],
-) -> None:
-    """Draw the published codes of some rows in a channel, into the columns' codes."""
-    channel = ready.channel
-    true = channel.domain.joined([codes[n][rows] for n in channel.attributes])
-    drawn = channel.published.split(channel.drawn(true, Coins(ready.keys["perturb"]), addresses[rows]))
-    for name, own, to in zip(channel.attributes, drawn, shown, strict=True):
-        out[name][rows] = to.take(own)
-
-
-@dataclass(frozen=True)
-class KeyedChannel:
-    """A channel together with its derived keys."""
-
-    channel: Channel
-    keys: dict[str, bytes]
-
-
-def prepared(channel: Channel, known: Mapping[str, Attribute], key: Key) -> KeyedChannel:
-    """Return a channel with its keys, which follow from its attributes' domains and its law."""
+def prepared(channel: Channel, known: Mapping[str, Attribute], key: Key) -> dict[str, bytes]:
+    """Return a channel's keys, by purpose: they follow from its attributes' domains and its law."""
     assert channel.spec is not None
     own = [attribute_facts(known[n]) for n in channel.attributes]
     decides = (*own[0], channel.spec.decides) if len(own) == 1 else (own, channel.spec.decides)
-    return KeyedChannel(channel, {p: key.derive(p, *decides) for p in ("perturb", "representative")})
+    return {p: key.derive(p, *decides) for p in ("perturb", "representative")}

@@ -111,13 +111,31 @@ class NoiseAdder(OwnersTask):
         super().__init__(resolved, key, bool(asked.shuffle))
         self.schema = pa.schema([pa.field(a.name, a.kind) for a in attributes])
 
-    def report(self, checks: Checks) -> NoiseReport:
-        """Return the report on the release."""
-        return report_of(self, checks)
-
     def for_copy(self, _: int) -> NoiseAdder:
         """Return the task itself: noise is published once."""
         return self
+
+    def report(self, checks: Checks) -> NoiseReport:
+        """Return the report on the release."""
+        counts, tree = self.counts, self.noise.tree
+        wrong = None if self.class_noise is None else self.class_noise.wrong()
+        told = np.ones(counts.shape) if self.noise.class_scheme == "class-all-leaves" else counts
+        rules, leaves = rules_of(tree), []
+        for number, node in enumerate(self.membership.nodes.tolist()):
+            held, most = int(counts[number].sum()), int(counts[number].argmax())
+            if held:
+                leaf: dict[str, Any] = {"rule": rules[node], "class": tree.labels[most], "records": held}
+                leaf["others"] = held - int(counts[number, most])
+                if wrong is not None:
+                    own = np.flatnonzero(told[number])
+                    leaf["wrong"] = {str(tree.labels[c]): float(wrong[number, c]) for c in own}
+                leaves.append(leaf)
+        expected = expected_changes(counts) if wrong is not None else 0.0
+        altered = [n for n, rows in self.noised.items() if rows.any()]
+        return NoiseReport(
+            self.noise.schemes, checks.rows, expected, dict(checks.changed), self.class_, leaves,
+            _intruder(self, checks, altered), self.unable, altered,
+        )  # fmt: skip
 
     def _innocent(self, name: str) -> np.ndarray:
         """Return the leaves in which an attribute is altered."""
@@ -384,30 +402,6 @@ class NoiseReport:
             "unchanged, and so is every kept column."
         )
         return said
-
-
-def report_of(work: NoiseAdder, checks: Checks) -> NoiseReport:
-    """Return the report on the release."""
-    counts, tree = work.counts, work.noise.tree
-    wrong = None if work.class_noise is None else work.class_noise.wrong()
-    told = np.ones(counts.shape) if work.noise.class_scheme == "class-all-leaves" else counts
-    rules, leaves = rules_of(tree), []
-    for number, node in enumerate(work.membership.nodes.tolist()):
-        held, most = int(counts[number].sum()), int(counts[number].argmax())
-        if held:
-            leaf: dict[str, Any] = {"rule": rules[node], "class": tree.labels[most], "records": held}
-            leaf["others"] = held - int(counts[number, most])
-            if wrong is not None:
-                leaf["wrong"] = {
-                    str(tree.labels[c]): float(wrong[number, c]) for c in np.flatnonzero(told[number])
-                }
-            leaves.append(leaf)
-    expected = expected_changes(counts) if wrong is not None else 0.0
-    altered = [n for n, rows in work.noised.items() if rows.any()]
-    return NoiseReport(
-        work.noise.schemes, checks.rows, expected, dict(checks.changed), work.class_, leaves,
-        _intruder(work, checks, altered), work.unable, altered,
-    )  # fmt: skip
 
 
 def _intruder(work: NoiseAdder, checks: Checks, altered: list[str]) -> Intruder | None:

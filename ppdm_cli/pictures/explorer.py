@@ -112,7 +112,7 @@ def _designs(setting: Setting) -> list[dict[str, Any] | None]:
 
 
 def _figures(design: Design) -> dict[str, Any]:
-    errors, pair = {n: design.count_error(n) for n, _ in design.sizes}, design.cell_error
+    errors, pair = {n: design.count_error(n) for n, _ in design.setting.sizes}, design.cell_error
     return {
         "row_found": _once(design.row_found),
         "clean_single": _number(design.of_one),

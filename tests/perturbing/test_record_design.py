@@ -14,7 +14,7 @@ from ppdm_cli.channels import best_widths
 from ppdm_cli.channels.mixture import Blur
 from ppdm_cli.entropies import record_designs
 from ppdm_cli.errors import UsageError
-from ppdm_cli.perturbing.record_design import Design, Setting, design_in_rounds, recommended
+from ppdm_cli.perturbing.recipe_choice import Design, Setting, design_in_rounds, recommended
 from ppdm_cli.privacy import row_found
 from ppdm_cli.releases import opened
 from tests.vocabulary import Run, raises, table

@@ -20,8 +20,7 @@ from ppdm_cli import attack, estimate, perturb, query, train_tree
 from ppdm_cli.domain import Categories
 from ppdm_cli.errors import MismatchError
 from ppdm_cli.joint import Tells, read, screened
-from ppdm_cli.perturbing.recipe_choice import RecipeMaker, Rounds
-from ppdm_cli.perturbing.record_design import ChooseBy, Round, scheduled
+from ppdm_cli.perturbing.recipe_choice import ChooseBy, RecipeMaker, Round, Rounds, scheduled
 from ppdm_cli.perturbing.substitution import UNDECIDED, WeightedDraw, Withholder
 from ppdm_cli.releases import (
     RecipeInUse,
