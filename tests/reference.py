@@ -55,9 +55,8 @@ its result would mean nothing. [The shell](shell.md) lists the exit codes.
 """
 _REPORTS_HEAD = """# Reports
 
-A command prints tables for people. `-o` writes them to a file and `--json` prints them for programs, with all
-digits. These are the columns that need an explanation; [Questions](query.md#output) has those of `query`.
-`ppdm explain stays` prints one.
+These columns of tables need an explanation; [Questions](query.md#output) has those of `query`. `ppdm explain
+stays` prints one. `-o` and `--json` have all digits.
 
 | column | in files | meaning |
 |---|---|---|"""
