@@ -100,8 +100,9 @@ def _entry(typed: str, text: str) -> str:
 
 
 def _marked(text: str) -> str:
-    """Text with its options as code."""
-    return re.sub(r"(?<![\w`-])--?[a-z][\w-]*", r"`\g<0>`", text)
+    """Text with its options as code, in one line."""
+    marked = re.sub(r"`[^`]*`|(?<![\w-])--?[a-z][\w-]*", lambda m: f"`{m[0].strip('`')}`", text)
+    return " ".join(marked.split())
 
 
 def commands_page() -> str:
@@ -126,7 +127,7 @@ def _command(
     titles: dict[str, str],
 ) -> list[str]:
     usage = " ".join(command.collect_usage_pieces(click.Context(command)))
-    about = (_marked(" ".join(part.split())) for part in (command.help or "").split("\n\n"))
+    about = map(_marked, (command.help or "").split("\n\n"))
     lines = [f"## {name}\n", f"```text\nppdm {name} {usage}\n```\n", "\n\n".join(about), ""]
     own = {n: record for n, record in options.items() if shared.get(n) != record[:2]}
     for group in dict.fromkeys(["", *command.group_of.values()]):

@@ -58,9 +58,9 @@ fit. Memory: proportional to the number of values, not of records.""",
     type=click.Choice(["inverse", "set-scale", "simplex", "ml"]),
     default="ml",
     show_default=True,
-    help="""How to estimate counts. inverse: unbiased, may be negative. set-scale: the paper's, with the
-smallest mean error on the paper's grid (0.139 at 100,000 records), but it understates a value that most
-records have. simplex: the nearest possible counts (0.142). ml: the most likely counts (0.142).""",
+    help="Estimate counts in this way. inverse: unbiased, may be negative. set-scale: the paper's, with the "
+    "smallest mean error on the paper's grid (0.139 at 100,000 records), but it understates a value that most "
+    "records have. simplex: the nearest possible counts (0.142). ml: the most likely counts (0.142).",
 )
 @click.option(
     "--level",

@@ -23,7 +23,7 @@ Examples:
 \b
 Exit codes: 0 done, 1 the output cannot be written, 2 usage, 3 not a network. Memory: constant.""",
 )
-@click.option("--function", type=click.IntRange(1, 5), help="Decide the class by this function.")
+@click.option("--function", type=click.IntRange(1, 5), metavar="F", help="Decide the class by this function.")
 @file_option("--network", help="Draw the records from this Bayesian network: .bif or .json.")
 @click.option("--records", type=click.IntRange(0), required=True, metavar="n", help="Make this many records.")
 @click.option(
@@ -42,9 +42,9 @@ def generate_command(
 ) -> Report:  # fmt: skip
     """Make a table of Agrawal and Srikant, or one drawn from a Bayesian network.
 
-    With --function: nine attributes, and a class `group`, A or B. Salary, commission, age, education level,
-    make of car, zip code, value of the house, years owned, and loan are drawn as the papers say; one of the
-    functions F1 to F5 decides the class. With --network: a text column for each node.
+    With --function: salary, commission, age, education level, make of car, zip code, value of the house, years
+    owned and loan, drawn as the papers say, and the class `group`, A or B, which one of the functions 1 to 5
+    decides. With --network: a text column for each node.
     """
     import secrets
     from contextlib import ExitStack

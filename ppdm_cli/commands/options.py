@@ -130,8 +130,8 @@ def formulas_option(function: Answering) -> Answering:
         type=click.Choice(["refuse", "text", "keep"]),
         default="refuse",
         show_default=True,
-        help="How to treat text in a CSV output that a spreadsheet would compute, such as =1+1: refuse it, "
-        "write it as text (with an apostrophe before it), or keep it.",
+        help="Refuse text in a CSV output that a spreadsheet would compute, such as =1+1, write it with an "
+        "apostrophe before it (text), or keep it.",
     )
     @wraps(function)
     def command(*args: object, formulas: Literal["keep", "refuse", "text"], **settings: object) -> Report:
@@ -171,22 +171,22 @@ def csv_options(function: Answering) -> Answering:
         click.option(
             "--header/--no-header",
             default=None,
-            help="Whether the first line of a CSV names the columns. Without names they are column_1, "
-            "column_2, ...  [default: it does, but is refused if it looks like a record]",
+            help="State whether the first line of a CSV names the columns; if not, they are column_1, "
+            "column_2, ...  [default: it does, and is refused if it looks like a record]",
         ),
         click.option(
             "--null",
             "nulls",
             multiple=True,
             metavar="TEXT",
-            help="Read this CSV cell as null, as well as the empty cell; repeatable.",
+            help="Read this text in a CSV as null, like the empty cell; repeatable.",
         ),
         click.option(
             "--odd",
             multiple=True,
             metavar="[COL=]null|value",
-            help="Read odd cells as null or as values, in one column or in all; repeatable. Odd cells "
-            "aren't of their column's type, or a plan asks about them.",
+            help="Read odd cells as null or as values, in one column or in all; repeatable. An odd cell "
+            "doesn't fit its column's type, or a plan asks about it.",
         ),
         click.option("--encoding", metavar="NAME", help="Read a CSV in this encoding.  [default: utf-8]"),
         click.option(
@@ -339,6 +339,7 @@ def whole_numbers(text: str, example: str) -> list[int]:
 cells_option = click.option(
     "--cells",
     type=click.IntRange(100, 1 << 24),
+    metavar="N",
     default=400_000,
     show_default=True,
     help="Limit the cells of a joint table. More cells admit more attributes, but take longer.",

@@ -232,7 +232,7 @@ away too much. Memory: constant; with --id, 8 bytes a record; with --person, 16.
 @click.option(
     "--rare",
     type=click.Choice(["refuse", "merge", "publish"]),
-    help="How to treat categories of fewer than 10 records (with --person: persons). Identifiers are "
+    help="Treat categories of fewer than 10 records (with --person: persons) in this way. Identifiers are "
     "always refused.  [default: refuse]",
 )
 @click.option(

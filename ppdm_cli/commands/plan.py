@@ -29,7 +29,7 @@ Examples:
 
 \b
 Exit codes: 0 done, 1 the data or the run failed, 2 usage, 4 the data is a release already.
-Memory: constant, but for some values' hashes and blocks of rows of each column.""",
+Memory: constant, with hashes of some values and some rows of each column.""",
 )
 @files_argument("data")
 @file_option("-o", "--output", required=True, help="Write the plan here, a .toml.")
@@ -85,11 +85,11 @@ def plan_command(
     """Check DATA, list all its problems, and draft a plan for ppdm perturb.
 
     Finds how a CSV is written (delimiter, encoding, decimal comma, dates, cells for no value, leading zeros),
-    odd cells, identifiers, names and free text, columns whose values repeat as persons' do, outliers, rare
-    values, columns that reveal each other, an order of rows that reveals values, and the error of each column
-    at several budgets. Nothing is published. The plan has names of columns, choices out of fixed lists and N,
-    but no value. Question marks in it are for its owner to answer. Anything that you type here is in the plan.
-    The figures are private, because they were computed from the data.
+    odd cells, identifiers, names and free text, columns that may identify persons with several rows, outliers,
+    rare values, columns that reveal each other, an order of rows that reveals values, and the error of each
+    column at several budgets. Nothing is published. The plan has column names, choices and N, but no value
+    except what you type. Answer the question marks in it. The figures are private, because they were computed
+    from the data.
     """
     from ppdm_cli import pictures
     from ppdm_cli.planning import plan

@@ -54,9 +54,9 @@ def predict_command(
     """Predict the class of every record of DATA with a TREE that train-tree wrote.
 
     Adds the columns `predicted` and `confidence`, the share of the training records in the record's
-    leaves that have the label, averaged over the trees of an ensemble. A record with a missing value, or one
-    that training never saw, follows all branches in part. If DATA has the class, accuracy and confusion
-    matrix are reported.
+    leaves that have the label, averaged over the trees of an ensemble. A missing value, or a category that
+    training never saw, sends the record down all branches in part. If DATA has the class, the report has the
+    accuracy and the confusion matrix.
     """
     from contextlib import ExitStack
 

@@ -72,12 +72,12 @@ def query_command(
 
     The question is a select statement without a table: count(), sum(x), mean(x), share(condition), variance(x),
     stddev(x), corr(x, y), quantile(x, share) and median(x) of perturbed or kept columns, each with filter
-    (where ...) if need be; + - * / of them, which gives ratios and differences of groups; where and group by.
+    (where ...) if need be; + - * / of them, for ratios and differences of groups; where and group by.
     Tests: independent(a, b), trend(x, y), same(mean(x), a) and fits(a, 'F', .5, 'M', .5), with p-values.
     Regressions, alone: linear(y, a, b), ridge(y, 1, a, b). Every answer is unbiased. It has a standard error
-    and a 95% interval (low, high), which include all covariances, and its effective number of records: so many
-    original records would be as certain. Intervals are about these records, or with --population about the
-    population.
+    and a 95% interval (low, high), which include all covariances, and its effective number of records: how many
+    original records would give an answer as certain. Intervals are about these records, or with --population
+    about the population.
     """
     from ppdm_cli.querying import fill_estimated, query
 

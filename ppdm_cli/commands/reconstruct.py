@@ -33,7 +33,7 @@ fit. Memory: a million records' codes and the joint table, whatever the size of 
 @click.option(
     "--method",
     type=click.Choice(["joint", "by-class", "global"]),
-    help="How to draw values. joint: from the joint distribution of the class and the attributes that "
+    help="Draw values in this way. joint: from the joint distribution of the class and the attributes that "
     "matter. by-class: each attribute by class. global: each attribute separately, the literal "
     "reading of the paper.  [default: joint if the sidecar names a class]",
 )
@@ -42,7 +42,7 @@ fit. Memory: a million records' codes and the joint table, whatever the size of 
     type=click.Choice(["set-scale", "simplex", "ml"]),
     default="ml",
     show_default=True,
-    help="How to estimate the totals of attributes outside the joint model; see `ppdm estimate --help`.",
+    help="Estimate the totals of attributes outside the joint model in this way; see `ppdm estimate --help`.",
 )
 @options.cells_option
 @click.option(

@@ -57,7 +57,7 @@ without an inverse. Memory: the largest table of a node and its parents.""",
     type=click.Choice(["inverse", "em"]),
     default="inverse",
     show_default=True,
-    help="How to estimate counts. inverse: the paper's, unbiased before negative counts are cut off. em: "
+    help="Estimate counts in this way. inverse: the paper's, unbiased before negative counts are cut off. em: "
     "the most likely counts.",
 )
 @click.option(

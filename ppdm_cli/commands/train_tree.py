@@ -62,11 +62,12 @@ some numbers per record; for a release, the codes of a million records and the j
     type=click.Choice(["gain-ratio", "gain"]),
     default="gain-ratio",
     show_default=True,
-    help="How to choose a node's test: by gain ratio or by information gain.",
+    help="Choose a node's test by gain ratio or by information gain.",
 )
 @click.option(
     "--min-records",
     type=click.IntRange(1),
+    metavar="N",
     default=2,
     show_default=True,
     help="Require this many training records in at least two branches of every test.",
@@ -74,11 +75,13 @@ some numbers per record; for a release, the codes of a million records and the j
 @click.option(
     "--max-depth",
     type=click.IntRange(0),
+    metavar="N",
     help="Limit the tests from the root to a leaf.  [default: unlimited]",
 )
 @click.option(
     "--confidence",
     type=click.FloatRange(0, 0.5, min_open=True),
+    metavar="CF",
     default=0.25,
     show_default=True,
     help="Prune with this confidence; smaller values prune more.",
@@ -88,6 +91,7 @@ some numbers per record; for a release, the codes of a million records and the j
 @click.option(
     "--cuts",
     type=click.IntRange(2, 1 << 16),
+    metavar="N",
     help="Use this many quantiles of a numeric column with more than 65,536 distinct values.  [default: "
     "1,024, or a 64th of the records]",
 )
@@ -129,10 +133,10 @@ def train_tree_command(
 ) -> Report:
     """Train a decision tree on DATA: an original, a reconstructed data set, or a release.
 
-    On a release, the tree is grown on the joint distribution of the class and the attributes that matter,
-    estimated from the release alone, with thresholds within bins if the estimate shows them. The expected
-    accuracy is estimated from published records that were held out. Several releases with one plan count as
-    one. Copies of one release are combined record by record.
+    On a release, the tree is grown on the estimated joint distribution of the class and the attributes that
+    matter, with thresholds within bins if the estimate shows them. The expected accuracy is estimated from
+    published records that were held out. Several releases with one plan count as one. Copies of one release are
+    combined record by record.
 
     On other data it is C4.5, release 8: gain ratio, cuts halfway between values or at the edges of bins, a
     branch for each category, missing values as fractional records, pessimistic pruning. --no-mdl and

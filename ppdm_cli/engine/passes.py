@@ -272,7 +272,7 @@ ENGINE: ContextVar[Engine] = ContextVar("ppdm_engine", default=_POOL)
 def running(
     *, threads: int | None = None, engine: Engine | None = None, progress: Progress | None = None
 ) -> Iterator[None]:
-    """Run the passes of calls inside on so many threads, or by another engine, and report their progress.
+    """Run the calls inside on so many threads, or by another engine, and report their progress.
 
     Parameters
     ----------

@@ -185,7 +185,7 @@ def record_designs(
     plan: Plan | Mapping[str, object] | str | Path | None = None,
     class_in_budget: bool = False,
 ) -> RecordDesigns:
-    """Compare how many attributes to publish of each record, for a budget over all of it, best design first.
+    """Compare designs for a budget over a whole record, the recommended one first.
 
     Parameters
     ----------

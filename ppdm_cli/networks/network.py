@@ -66,7 +66,7 @@ class NetworkSource:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Network(Displayed):
-    """A network: nodes in the order of their file; ValueError if they don't make one."""
+    """A Bayesian network, with its nodes in the order of their file."""
 
     nodes: dict[str, Node]
     sources: tuple[NetworkSource, ...] = ()

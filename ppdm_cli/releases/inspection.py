@@ -94,7 +94,7 @@ class RecordFigures(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, repr=False)
 class Inspected(Displayed):
-    """The result of `inspect`: a sidecar, and its promise against an adversary with some prior belief."""
+    """The result of `inspect`: a sidecar, and its promise against an attacker with some prior belief."""
 
     sidecar: Sidecar
     prior: float

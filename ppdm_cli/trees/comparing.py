@@ -91,7 +91,7 @@ class Moved:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Compared(Displayed):
-    """A tree, another one, and the parts of that which it keeps."""
+    """The result of `compare`: how much of another tree a tree keeps."""
 
     tree: Tree
     other: Tree
@@ -147,7 +147,7 @@ class Compared(Displayed):
 def compare(
     tree: TreeLike, other: TreeLike, data: TableLike | None = None, *, csv: CsvOptions | None = None
 ) -> Compared:
-    """Compare a tree with another one: how much of that it keeps.
+    """Measure how much of another tree a tree keeps.
 
     Parameters
     ----------
