@@ -46,12 +46,12 @@ _GLOSSARY_HEAD = """# Glossary
 """
 _ERRORS_HEAD = """# Errors and refusals
 
-Every failure is one line: what is wrong and where, and then what to do next. It never quotes a cell of your
-data. `--json` prints an object instead, whose `id` stays the same when the words change. Python raises the same
-error, with `id`, `what` and `next_step`.
+Every failure is one line: what is wrong and where, what to do next, and the command that explains it, such as
+`ppdm explain no-gamma`. It never quotes a cell of your data. `--json` prints an object instead, whose `id`
+stays the same when the words change. Python raises the same error, with `id`, `what` and `next_step`.
 
-These are the most common ones, from A to Z. *Refused* means that the command would give away too much, or that
-its result would mean nothing. [The shell](shell.md) lists the exit codes.
+`ppdm explain ID` prints the entry here that has the id. *Refused* means that the command would give away too
+much, or that its result would mean nothing. The number is the [exit code](shell.md).
 """
 _REPORTS_HEAD = """# Reports
 
@@ -69,6 +69,17 @@ _KINDS = {
     "Errors": lambda o: isinstance(o, type) and issubclass(o, Exception),
 }
 _REQUIRED = inspect.Parameter.empty
+_MAKERS = {"unknown": "UsageError", "_wrong": "UsageError", "RowTrouble": "DataError"}
+"""Functions that make an error, whose id is among their first two arguments, with its class."""
+_OF_WORDS = ("representative", "rare", "innocent", "leaves", "percent-of", "scale")
+"""Settings of a plan that are one of a few words."""
+_MADE = {
+    **dict.fromkeys(("header-too-long", "line-too-long", "delta-failed", "iceberg-failed"), ("data", 1)),
+    **{f"unknown-{name}": ("usage", 2) for name in _OF_WORDS},
+    **{"wrong-encoding": ("data", 1), "usage": ("usage", 2), "failed": ("failed", 1)},
+    **{"out-of-memory": ("out of memory", 1), "interrupted": ("interrupted", 130)},
+}
+"""Errors whose id no call has as it is, with their kind and exit code."""
 
 
 def subcommands() -> dict[str, Command]:
@@ -193,22 +204,27 @@ def glossary_page() -> str:
 
 def exit_codes() -> dict[str, tuple[str, int]]:
     """The kind and the exit code of each error, by its id, as the code raises it."""
-    found = {}
+    found = dict(_MADE)
     for source in sorted((ROOT / "ppdm_cli").rglob("*.py")):
         for node in ast.walk(ast.parse(source.read_text("utf-8"))):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and len(node.args) > 2:
-                raised, id = getattr(errors, node.func.id, None), node.args[0]
-                if isinstance(raised, type) and isinstance(id, ast.Constant):
-                    found[str(id.value)] = raised.title, int(raised.exit_code)
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                raised = getattr(errors, _MAKERS.get(name := node.func.id, name), None)
+                ids = [str(a.value) for a in node.args[:2] if isinstance(a, ast.Constant)]
+                if isinstance(raised, type) and issubclass(raised, errors.PpdmError) and ids:
+                    id = f"unknown-{ids[0]}".replace(" ", "-") if name == "unknown" else ids[0]
+                    found[id] = raised.title, int(raised.exit_code)
     return found
 
 
 def errors_page() -> str:
-    """The errors that the package explains, with the kind and the exit code of each."""
+    """The topics of errors from A to Z, each with its ids by their kind and exit code."""
     codes, lines = exit_codes(), [_ERRORS_HEAD]
     for e in _words("error"):
-        kind, code = codes[e.name]
-        lines.append(_term(f"`{e.name}`", e.text, [kind, str(code)], e.see, "reference"))
+        kinds: dict[tuple[str, int], list[str]] = {}
+        for id in e.also:
+            kinds.setdefault(codes[id], []).append(f"`{id}`")
+        ids = "\n".join(f"  {kind} ({code}): {', '.join(kinds[kind, code])}." for kind, code in sorted(kinds))
+        lines.append(f"{_term(e.name, e.text, (), e.see, 'reference')}\n{ids}")
     return "\n".join([*lines, ""])
 
 

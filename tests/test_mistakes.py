@@ -13,6 +13,7 @@ import polars as pl
 import pytest
 
 from tests.experiments.mistakes import CLICKS, MISTAKES, ended, followed, make, published, split
+from tests.reference import exit_codes
 from tests.vocabulary import Run, listing
 
 
@@ -31,6 +32,8 @@ def test_a_mistake_is_named_with_a_fix_that_ends_it(line: str, made: Path, tmp_p
     left, message = ended(tmp_path, split(line))
     assert left == code and words in message, message
     if code:
+        message, _, id = message.rpartition(" (ppdm explain ")
+        assert id.removesuffix(")") in exit_codes()
         assert message.startswith("ppdm: ") and message.count("ppdm: ") == 1, "one line"
         assert len(message.split()) <= 32, f"{len(message.split()) - 2} words"
         assert not re.search(r"\b(mend|say|told|is no [a-z])\b|\bP\d{5}\b", message), message

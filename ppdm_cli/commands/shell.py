@@ -97,7 +97,7 @@ def fail(kind: str, what: str, next_step: str, code: int, id: str = "") -> int:
         error = {**named, "exit_code": int(code)}
         click.echo(json.dumps({"error": error}), err=True)
     else:
-        say_line(f"{kind}: {in_sentences(what, next_step)}")
+        say_line(f"{kind}: {in_sentences(what, next_step)}" + f" (ppdm explain {id})" * bool(id))
     return int(code)
 
 

@@ -55,7 +55,7 @@ def path_of(name: object, secret: str = "") -> Path:
         return Path("/" + unquote(rest))
     if not _PLAIN.fullmatch(rest) or (scheme in _BUCKETS and "@" in rest.partition("/")[0]):
         what = f"a URI of {scheme}:// has credentials or settings in it, so it is not shown"
-        step = "name the file alone, and set them in the environment or a profile (docs/how-to/stores.md)"
+        step = "name the file alone, and set them in the environment or a profile"
         raise UsageError("credentials-in-uri", what, step)
     if secret:
         what = f"{argument(secret)} must stay on this machine, but {quoted(text)} is in a store"
@@ -218,7 +218,7 @@ def gave_up(name: str, error: BaseException) -> DataError:
     """Return the error for a store that fails."""
     answer = _ANSWER.search(str(error))
     why = (answer[1] or answer[2]) if answer else type(error).__name__
-    step = "check the name, your credentials and the network (docs/how-to/stores.md), then run this again"
+    step = "check the name, your credentials and the network, then run this again"
     return DataError("store-failed", f"the store of {quoted(name)} failed ({why})", step)
 
 

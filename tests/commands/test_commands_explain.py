@@ -26,7 +26,7 @@ from tests.vocabulary import Run
         ("half_width", "half_width", "setting"),
         ("gamma-diagonal", "gamma-diagonal", "matrix"),
         ("train_tree", "train-tree", "command"),
-        ("no-gamma", "no-gamma", "error"),
+        ("no-gamma", "a privacy budget", "error"),
         ("std error", "std error", "column"),
     ],
 )
@@ -48,9 +48,15 @@ def test_every_column_of_the_reports_on_privacy_is_explained() -> None:
     assert printed - plain <= known
 
 
+def test_every_error_belongs_to_one_topic_with_a_page() -> None:
+    topics = [e for e in explanations() if e.sort == "error"]
+    assert sorted(id for e in topics for id in e.also) == sorted(exit_codes())
+    assert all(e.see for e in topics)
+
+
 def test_every_entry_names_what_the_code_has_and_a_page_that_exists() -> None:
     found = list(explanations())
-    known = {"error": set(exit_codes()), "command": set(SUBCOMMANDS), "matrix": set(KINDS)}
+    known = {"command": set(SUBCOMMANDS), "matrix": set(KINDS)}
     for e in found:
         assert e.sort not in known or e.name in known[e.sort], e.name
         assert not e.see or (DOCS / e.see.partition("#")[0]).is_file(), e.see

@@ -342,7 +342,7 @@ def given(words: list[str]) -> list[tuple[str, ...]]:
 
 def pasted(folder: Path, words: list[str], message: str) -> list[str] | None:
     """Return the command with what its message shows; None where it shows nothing to paste."""
-    if found := re.search(r"End with a question: ppdm (query .*)$", message):
+    if found := re.search(r"End with a question: ppdm (query .*) \(ppdm explain", message):
         return split(found[1])
     if found := re.search(r"Name the data file: '(\S+)'", message):
         return [found[1] if w.endswith(".json") else w for w in words]

@@ -92,7 +92,7 @@ def test_a_key_that_cannot_be_written_says_what_to_add(
 
     monkeypatch.setattr(key_files.PendingFile, "__init__", refuses)
     said = ppdm(*CALL.format("r", "k", 2).split(), code=1).stderr.decode()
-    found = re.search("must store this design .* add the line yourself: ([0-9a-f]{64})$", said.strip())
+    found = re.search("must store this design .* add the line yourself: ([0-9a-f]{64}) ", said)
     assert found and not (folder / "r.csv").exists()
     (folder / "k").write_text(f"{HEX}\n{found[1]}\n")
     ppdm(*CALL.format("r", "k", 2).split())
