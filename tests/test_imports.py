@@ -25,6 +25,7 @@ COMMANDS = {
     "generate --function 2 --records 2000 --seed 7 -o data.parquet": set[str](),
     "plan data.parquet -o plan.toml": {"polars"},
     "perturb data.parquet -o release.parquet --gamma 9 --class group --seed 1": set[str](),
+    "perturb data.parquet -o release.csv --gamma 9 --class group --seed 1": set[str](),
     "inspect release.parquet": set[str](),
     "estimate release.parquet": set[str](),
     "estimate release.parquet -o estimates.parquet": set[str](),

@@ -23,7 +23,7 @@ from ppdm_cli.tables.base import (
     threads,
     workers,
 )
-from ppdm_cli.tables.csv import CSV, FORMULAS, TSV, ComputedTextError, type_of
+from ppdm_cli.tables.csv import CSV, TSV, type_of
 from ppdm_cli.tables.csv_options import (
     COMMA,
     NULL,
@@ -37,6 +37,7 @@ from ppdm_cli.tables.csv_options import (
     has_clock,
 )
 from ppdm_cli.tables.csv_records import LOOKED_AT, first_rows, like_below, looks_like_data, open_bytes
+from ppdm_cli.tables.csv_writer import FORMULAS, ComputedTextError
 from ppdm_cli.tables.delta import DELTA
 from ppdm_cli.tables.formats import FORMATS, Files, Format, Writer, format_of, stream_format, suffixes
 from ppdm_cli.tables.grouping import GroupedTable, Groups, Mapped, Prefixed, Rule, like_release, read_mapping

@@ -1,31 +1,25 @@
-"""CSV for tables in and out: parsed in parallel from blocks of whole records, without silent guesses.
+"""CSV for tables in: parsed in parallel from blocks of whole records, without silent guesses.
 
 A row with too few or too many cells, a byte that is not text, or a column that changes its type half-way is an
-error with the row's number. An empty cell is null, an empty cell in quotes is an empty string. On request, text
-that a spreadsheet would compute is not written: a label may be a stranger's.
+error with the row's number. An empty cell is null, an empty cell in quotes is an empty string.
 """
 
 from __future__ import annotations
 
 import codecs
-import gzip
-import io
 import re
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
-from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import IO, Literal
+from typing import IO
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
-from ppdm_cli import dtypes
-from ppdm_cli.errors import DataError, RefusedError, counted, quoted, unknown_column
+from ppdm_cli.errors import DataError, counted, quoted, unknown_column
 from ppdm_cli.tables import csv_records
 from ppdm_cli.tables.base import (
     Partition,
@@ -51,17 +45,12 @@ from ppdm_cli.tables.csv_records import (
     stray_quote,
     whole_records,
 )
-from ppdm_cli.tables.formats import Files, Format, Writer, dictionary_free
+from ppdm_cli.tables.csv_writer import CsvWriter
+from ppdm_cli.tables.formats import Files, Format
 from ppdm_cli.tables.stores import unread
 
 _PLACE = re.compile(r"CSV column #(\d+): (?:Row #(\d+): )?")
 _RAGGED = re.compile(r"CSV parse error: Row #(\d+): Expected \d+ columns, got (\d+)")
-FORMULAS: ContextVar[Literal["keep", "refuse", "text"]] = ContextVar("ppdm_formulas", default="keep")
-"""The treatment of text that a spreadsheet would compute: commands set it, because labels may be a
-stranger's.
-"""
-_FORMULA = r"(?s)^(\s*([=@\x{ff1d}\x{ff20}].|[+\x{ff0b}\x{ff0d}-].*\pL)|[\t\r])"
-_NUMBER = r"^\s*[+-][\d.,]*[eE]?[+-]?\d+\s*$"
 _FAMILIES = {
     "int64": "number",
     "double": "number",
@@ -404,90 +393,6 @@ def _unzoned(kind: pa.DataType) -> pa.DataType:
 
 def _family(kind: pa.DataType) -> str:
     return _FAMILIES.get(str(kind), "text")
-
-
-class ComputedTextError(RefusedError):
-    """The error for text that a spreadsheet would compute; a command also names its option."""
-
-
-class CsvWriter(Writer):
-    """A writer of text with a header; gzip if the file's name says so, with no name and no time in its
-    header.
-    """
-
-    def __init__(
-        self, delimiter: str, file: IO[bytes], schema: pa.Schema, name: str, sidecar: bytes | None
-    ) -> None:
-        self._delimiter, self._formulas = delimiter, FORMULAS.get()
-        self._zip = gzip.GzipFile("", "wb", 6, file, mtime=0) if name.lower().endswith(".gz") else None
-        self._out = self._zip or file
-        import polars as pl  # its CSV writer is three times as fast; loaded only for CSV
-
-        header, names = io.BytesIO(), self._shown("a column's name", pa.array(schema.names, pa.string()))
-        pl.DataFrame({n: pl.Series([], dtype=pl.String) for n in names.to_pylist()}).write_csv(
-            header, separator=delimiter
-        )
-        self._out.write(header.getvalue())
-
-    def write(self, batch: pa.RecordBatch) -> None:
-        import polars as pl
-
-        columns = [_as_written(c) for c in map(dictionary_free, batch.columns)]
-        for place, (name, column) in enumerate(zip(batch.schema.names, columns, strict=True)):
-            _check_calendar(name, column)
-            columns[place] = self._shown(f"the column {quoted(name)} of the output", column)
-        frame = pl.DataFrame(pa.Table.from_arrays(columns, names=batch.schema.names))
-        text = io.BytesIO()
-        frame.write_csv(text, include_header=False, separator=self._delimiter)
-        self._out.write(text.getbuffer())
-
-    def _shown(self, what: str, text: pa.Array) -> pa.Array:
-        """Return text in the form to write, or refuse it."""
-        kind = text.type
-        texts = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
-        if self._formulas == "keep" or not texts:
-            return text
-        text = pc.cast(text, pa.string())
-        computed = pc.match_substring_regex(text, _FORMULA)
-        if not pc.any(computed).as_py():
-            return text
-        computed = pc.and_(computed, pc.invert(pc.match_substring_regex(text, _NUMBER)))
-        if self._formulas == "refuse" and pc.any(computed).as_py():
-            raise ComputedTextError(
-                "computed-text", f"{what} has text that a spreadsheet would compute", "use .parquet"
-            )
-        return pc.if_else(computed, pc.binary_join_element_wise("'", text, ""), text)
-
-    def close(self, sidecar: bytes | None) -> None:
-        if self._zip is not None:
-            self._zip.close()
-
-    def abandon(self) -> None:
-        with suppress(Exception):
-            self.close(None)
-
-
-def _check_calendar(name: str, column: pa.Array) -> None:
-    """Refuse dates outside the years 1 to 9999: text has no place for them, and polars panics."""
-    kind = column.type
-    if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
-        low, high = dtypes.limits(kind)
-        ends = pc.min_max(column.view(pa.int32() if kind.bit_width == 32 else pa.int64())).as_py()
-        if ends["min"] is not None and not low <= ends["min"] <= ends["max"] <= high:
-            raise DataError(
-                "date-beyond-csv",
-                f"the column {quoted(name)} has a date outside the years 1 to 9999, which a CSV cannot hold",
-                "use .parquet or .arrow, or fix the data",
-            )
-
-
-def _as_written(column: pa.Array) -> pa.Array:
-    """Return times of day as text, and instants in UTC: an offset in minutes cannot express all zones."""
-    if pa.types.is_time(column.type):
-        return pc.cast(column, pa.string())
-    if pa.types.is_timestamp(column.type) and column.type.tz:
-        return column.cast(pa.timestamp(column.type.unit, "UTC"))
-    return column
 
 
 def _opened(delimiter: str | None, files: Files, options: CsvOptions) -> CsvTable:

@@ -57,7 +57,7 @@ def first_record(blocks: Iterator[bytes], where: str) -> tuple[bytes, bytes]:
         quotes = 0
         for start in range(0, len(whole), _SEARCHED):
             stop = min(start + _SEARCHED, len(whole))
-            ends = _ends(whole, start, stop, quotes)
+            ends = record_ends(whole, start, stop, quotes)
             if ends.size:
                 return whole[: ends[0] + 1], whole[ends[0] + 1 :]
             quotes += whole.count(b'"', start, stop)
@@ -96,14 +96,14 @@ def record_start(data: bytes, place: int) -> int:
     while place > 0:
         start = max(0, place - _SEARCHED)
         quotes -= data.count(b'"', start, place)
-        ends = _ends(data, start, place, quotes)
+        ends = record_ends(data, start, place, quotes)
         if ends.size:
             return int(ends[-1]) + 1
         place = start
     return 0
 
 
-def _ends(data: bytes, start: int, stop: int, quotes: int) -> np.ndarray:
+def record_ends(data: bytes | bytearray, start: int, stop: int, quotes: int) -> np.ndarray:
     """Return the newlines in a part of the data that no open quote encloses; so many quotes come before it."""
     part = np.frombuffer(data, np.uint8, stop - start, start)
     newlines = np.flatnonzero(part == ord("\n"))

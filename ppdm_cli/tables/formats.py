@@ -8,10 +8,12 @@ from __future__ import annotations
 import hashlib
 import io
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Literal, NamedTuple, Self
+from typing import IO, Generic, Literal, NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +22,7 @@ import pyarrow.compute as pc
 from ppdm_cli.errors import UsageError, quoted
 from ppdm_cli.sidecar import SUFFIX
 from ppdm_cli.tables.atomic import PendingFile
-from ppdm_cli.tables.base import Table, rows_per_partition
+from ppdm_cli.tables.base import Item, Result, Table, rows_per_partition, threads
 from ppdm_cli.tables.csv_options import CsvOptions
 
 
@@ -157,6 +159,29 @@ class RowGroupWriter(Writer, ABC):
 
     @abstractmethod
     def _write_group(self, table: pa.Table) -> None: ...
+
+
+class InOrder(Generic[Result]):
+    """Work in threads of a writer, whose results go to a function in the order of the work."""
+
+    def __init__(self, use: Callable[[Result], object]) -> None:
+        self._use, self._pending = use, deque[Future[Result]]()
+        self._pool = ThreadPoolExecutor(threads(), thread_name_prefix="ppdm-writer")
+
+    def add(self, work: Callable[[Item], Result], item: Item) -> None:
+        self._pending.append(self._pool.submit(work, item))
+        self._use_all_but(threads())
+
+    def _use_all_but(self, waiting: int) -> None:
+        while len(self._pending) > waiting:
+            self._use(self._pending.popleft().result())
+
+    def finish(self) -> None:
+        self._use_all_but(0)
+        self._pool.shutdown()
+
+    def abandon(self) -> None:
+        self._pool.shutdown(cancel_futures=True)
 
 
 def bared(column: pa.ChunkedArray) -> pa.ChunkedArray:

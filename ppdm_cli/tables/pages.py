@@ -31,9 +31,7 @@ from __future__ import annotations
 import base64
 import io
 import zlib
-from collections import deque
 from collections.abc import Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from typing import IO, Any, NamedTuple
 
 import numpy as np
@@ -43,8 +41,7 @@ import pyarrow.parquet as pq
 from ppdm_cli import dtypes
 from ppdm_cli.arrays import Codes
 from ppdm_cli.sidecar import METADATA_KEY
-from ppdm_cli.tables.base import threads
-from ppdm_cli.tables.formats import RowGroupWriter, dictionary_free
+from ppdm_cli.tables.formats import InOrder, RowGroupWriter, dictionary_free
 
 CODEC = "snappy"
 _OPTIONS = {
@@ -277,8 +274,7 @@ class PagesWriter(RowGroupWriter):
     def __init__(self, file: IO[bytes], schema: pa.Schema, name: str, sidecar: bytes | None) -> None:
         super().__init__(file, schema)
         self._templates: dict[str, tuple[pa.Array, Template | None]] = {}
-        self._pool = ThreadPoolExecutor(threads(), thread_name_prefix="ppdm-pages")
-        self._made: deque[Future[list[Chunk]]] = deque()  # row groups that are not written yet
+        self._made = InOrder(self._put_group)  # row groups that are not written yet
         self._groups: list[ThriftValue] = []  # metadata of those that are
         self._written, self._place = 0, 0
         self._put(b"PAR1")
@@ -288,8 +284,7 @@ class PagesWriter(RowGroupWriter):
         self._place += len(data)
 
     def _write_group(self, table: pa.Table) -> None:
-        self._made.append(self._pool.submit(self._chunks, table))
-        self._put_groups(threads())
+        self._made.add(self._chunks, table)
 
     def _chunks(self, table: pa.Table) -> list[Chunk]:
         """Return the columns of a row group, in the order of the schema."""
@@ -310,23 +305,19 @@ class PagesWriter(RowGroupWriter):
             known = self._templates[field.name] = entries, Template.of(field, entries)
         return known[1] and known[1].chunk(array, field.nullable)
 
-    def _put_groups(self, most: int) -> None:
-        """Write the oldest row groups, until at most so many are waiting."""
-        while len(self._made) > most:
-            start, columns = self._place, []
-            chunks = self._made.popleft().result()
-            for chunk in chunks:
-                columns.append({2: np.int64(0), 3: _moved(chunk.metadata, self._place)})
-                self._put(chunk.pages)
-            rows, unpacked = chunks[0].metadata[5], sum(c.metadata[6] for c in chunks)
-            counts = {2: unpacked, 3: rows, 5: start, 6: self._place - start}
-            self._groups.append(to_thrift({1: columns} | {f: np.int64(n) for f, n in counts.items()}))
-            self._written += rows
+    def _put_group(self, chunks: list[Chunk]) -> None:
+        start, columns = self._place, []
+        for chunk in chunks:
+            columns.append({2: np.int64(0), 3: _moved(chunk.metadata, self._place)})
+            self._put(chunk.pages)
+        rows, unpacked = chunks[0].metadata[5], sum(c.metadata[6] for c in chunks)
+        counts = {2: unpacked, 3: rows, 5: start, 6: self._place - start}
+        self._groups.append(to_thrift({1: columns} | {f: np.int64(n) for f, n in counts.items()}))
+        self._written += rows
 
     def close(self, sidecar: bytes | None) -> None:
         self._end_group()
-        self._put_groups(0)
-        self._pool.shutdown()
+        self._made.finish()
         empty = io.BytesIO()
         ParquetWriter(empty, self._schema, "", None).close(sidecar)
         whole = footer_of(empty.getbuffer()) | {3: np.int64(self._written), 4: self._groups}
@@ -334,4 +325,4 @@ class PagesWriter(RowGroupWriter):
         self._put(footer + len(footer).to_bytes(4, "little") + b"PAR1")
 
     def abandon(self) -> None:
-        self._pool.shutdown(cancel_futures=True)
+        self._made.abandon()
