@@ -101,10 +101,25 @@ class Records:
 
     def part(self, which: slice | np.ndarray) -> Records:
         """Return some of the records; their addresses are not theirs any more."""
-        truths = None if self.truths is None else {n: t.part(which) for n, t in self.truths.items()}
-        codes, noisy = ({n: c[which] for n, c in columns.items()} for columns in (self.codes, self.noisy))
-        fitting = None if self.fitting is None else self.fitting[which]
-        return Records(self.recipes[which], self.lam[which], codes, noisy, truths, self.first_row, fitting)  # type: ignore[arg-type]
+        return self.made(lambda arrays: arrays[0][which], [self])
+
+    @classmethod
+    def made(cls, make: Callable[[Sequence[Any]], Any], parts: Sequence[Records]) -> Records:
+        """Return records of which each array is made from the same array of some others."""
+        one = parts[0]
+        truths = None
+        if one.truths is not None:
+            each = {n: zip(*(p.known[n] for p in parts), strict=True) for n in one.truths}
+            truths = {n: Truth(*map(make, arrays)) for n, arrays in each.items()}
+        return cls(
+            make([p.recipes for p in parts]),
+            make([p.lam for p in parts]),
+            {n: make([p.codes[n] for p in parts]) for n in one.codes},
+            {n: make([p.noisy[n] for p in parts]) for n in one.noisy},
+            truths,
+            one.first_row,
+            None if one.fitting is None else make([p.fitting for p in parts]),
+        )
 
     @property
     def count(self) -> int:

@@ -95,6 +95,10 @@ class Likelihoods:
         ratios.append(nothing.astype(kind))
         return cls(np.concatenate(logs), np.concatenate(ratios) if several else None)
 
+    @property
+    def candidates(self) -> int:
+        return self.logs.shape[1]
+
     def of_some(self, candidates: np.ndarray) -> Likelihoods:
         """Return the tables of some of the candidates."""
         return Likelihoods(
@@ -103,7 +107,7 @@ class Likelihoods:
 
     def __call__(self, cells: ShownCells) -> Scores:
         """Return log p(record | candidate), up to what only the record decides: (records, candidates)."""
-        found = np.zeros((len(cells.lam), self.logs.shape[1]), np.float32)
+        found = np.zeros((len(cells.lam), self.candidates), np.float32)
         held = np.empty_like(found)
         for place in range(cells.alone.shape[1]):
             found += np.take(self.logs, cells.alone[:, place], axis=0, out=held, mode="clip")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Self
 
 import numpy as np
@@ -20,7 +19,7 @@ from ppdm_cli.attacks.likelihood import CellReader, Likelihoods
 from ppdm_cli.attacks.population import Population
 from ppdm_cli.attacks.report import Attacked, FoundFigures, LinkReport, ReadFigures
 from ppdm_cli.attacks.run import Attack
-from ppdm_cli.attacks.search import Aim, RowRanks, Search
+from ppdm_cli.attacks.search import FIRST, Aim, RowRanks, Search
 from ppdm_cli.channels import Channel
 from ppdm_cli.engine import fold
 from ppdm_cli.releases import Strata, opened
@@ -30,8 +29,6 @@ PEOPLE, FEWEST, SAMPLE = 1000, 30, 48 << 10
 """The numbers of people to look for, the fewest, and of records that the model is learned from."""
 MOST_ENTRIES = 1 << 27
 """The most chances of cells that are held: with very many values fewer people are looked for."""
-FIRST = 10
-"""A row is also found if it is among so many."""
 
 
 @dataclass(frozen=True)
@@ -43,28 +40,9 @@ class SampledRecords:
     def __add__(self, other: SampledRecords) -> SampledRecords:
         return SampledRecords(self.parts + other.parts)
 
-    @cached_property
-    def coins(self) -> Floats:
-        return np.concatenate([coins for coins, _ in self.parts])
-
-    def codes(self, name: str) -> Codes:
-        return np.concatenate([r.codes[name] for _, r in self.parts])
-
-    def truths(self, name: str) -> Codes:
-        return np.concatenate([r.known[name].codes for _, r in self.parts])
-
-    @property
-    def measured(self) -> bool:
-        return self.parts[0][1].truths is not None
-
-    @property
-    def recipes(self) -> np.ndarray:
-        return np.concatenate([r.recipes for _, r in self.parts])
-
-    @property
-    def fitting(self) -> np.ndarray | None:
-        each = [r.fitting for _, r in self.parts if r.fitting is not None]
-        return np.concatenate(each) if each else None
+    def joined(self) -> tuple[Floats, Records]:
+        coins, records = zip(*self.parts, strict=True)
+        return np.concatenate(coins), Records.made(np.concatenate, records)
 
 
 class Link(Attack):
@@ -109,29 +87,28 @@ class Link(Attack):
     def conclude(self, counted: object, done: Attacked) -> None:
         assert isinstance(counted, SampledRecords)
         modelled, known = [*self._known, *self._rest], len(self._known)
-        codes = [counted.codes(t.name) for t in modelled]
-        population = Population.learnt(modelled, self._every, codes)
-        people = np.argsort(counted.coins)[: self._people]
-        shown, recipes = [c[people] for c in codes], counted.recipes[people]
-        if counted.measured:
-            originals = [counted.truths(t.name)[people] for t in modelled]
+        coins, sample = counted.joined()
+        population = Population.learnt(modelled, self._every, [sample.codes[t.name] for t in modelled])
+        people = sample.part(np.argsort(coins)[: self._people])
+        shown, recipes = [people.codes[t.name] for t in modelled], people.recipes
+        if people.truths is not None:
+            originals = [people.truths[t.name].codes for t in modelled]
         else:
             originals = population.drawn(self._every, shown, recipes, self._purpose)
         groups = [self._groups(t) for t in self._known]
         laws = [_law(t, g, x) for t, g, x in zip(self._known, groups, originals, strict=False)]
-        tables = Likelihoods.of(self._strata, laws, len(people))
+        tables = Likelihoods.of(self._strata, laws, people.count)
         aim = Aim(tables, population.first(self._strata, known))
-        fitting = None if counted.fitting is None else counted.fitting[people]
         cells, names = CellReader.of(self._strata), [t.name for t in self._known]
         own = np.diagonal(aim.scores(cells(shown[:known], recipes))).copy()
         read: list[AttackedAttribute | Channel] = [*self._rest, *self._kept]
-        search = Search(self._reader, cells, aim, names, own, fitting, read)
+        everyone = np.ones(people.count, bool)
+        search = Search(self._reader, cells, aim, names, own, people.fitting, read, everyone).narrowed(sample)
         found = fold(self._adversary.released, search, RowRanks.__add__, doing="looking for rows")
         assert found is not None
         unusual = population.unusual(originals, groups) - np.log(found.fits / self._records)
-        kept = [counted.codes(c.name) for c in self._kept]
-        true = [*originals[known:], *(c[people] for c in kept)]
-        priors = [*(t.prior for t in self._rest), *map(np.bincount, kept)]
+        true = [*originals[known:], *(people.codes[c.name] for c in self._kept)]
+        priors = [*(t.prior for t in self._rest), *(np.bincount(sample.codes[c.name]) for c in self._kept)]
         each = zip(read, found.beliefs, true, priors, strict=True)
         done.link = LinkReport(
             [a.name for a in done.sidecar.attributes if a.name in self._knows],
@@ -184,7 +161,7 @@ def _figures(who: str, found: RowRanks, rows: np.ndarray, gamma: float) -> Found
     above, ties, fits = found.above[rows], found.ties[rows], found.fits[rows]
     figures: dict[str, float] = {}
     for name, many in (("first", 1), ("ten", FIRST)):
-        hits = float(np.clip((many - above) / ties, 0, 1).sum())
+        hits = float(np.clip((many - above) / np.maximum(ties, 1), 0, 1).sum())
         low, high = wilson(hits, len(rows))
         chance = np.minimum(many / fits, 1)
         figures |= {name: hits / len(rows), f"{name}_low": low, f"{name}_high": high}

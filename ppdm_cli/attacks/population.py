@@ -16,7 +16,7 @@ from scipy.special import logsumexp, softmax
 from ppdm_cli.arrays import Codes, Floats
 from ppdm_cli.attacks.adversary import LARGEST_DOMAIN, AttackedAttribute
 from ppdm_cli.attacks.latent_classes import FEWEST_COLUMNS, learn_classes
-from ppdm_cli.attacks.likelihood import CellReader, Likelihoods, ShownCells
+from ppdm_cli.attacks.likelihood import CellReader, Likelihoods, Scores, ShownCells
 from ppdm_cli.attacks.sample_columns import SampleColumns
 from ppdm_cli.estimating import TINY
 from ppdm_cli.releases import Exposures, Strata
@@ -50,9 +50,13 @@ class Population:
         laws = self.laws[:many]
         return Population(self.sizes, laws, Likelihoods.of(strata, laws, len(self.sizes)))
 
-    def common(self, cells: ShownCells) -> Floats:
+    def common(self, cells: ShownCells) -> Scores:
         """Return log p(record), up to what only the record decides."""
-        return np.asarray(logsumexp(self.tables(cells) + np.log(self.sizes), axis=1))
+        scores = self.tables(cells)
+        scores += np.log(self.sizes).astype(np.float32)
+        top = scores.max(axis=1)
+        chances = np.exp(np.subtract(scores, top[:, None], out=scores), out=scores)
+        return np.asarray(top + np.log(chances.sum(axis=1)))
 
     def unusual(self, originals: Sequence[Codes], groups: Sequence[np.ndarray]) -> Floats:
         """Return how unusual people are: -log p of what is known, which `groups` number by original code."""

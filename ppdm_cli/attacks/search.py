@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -14,8 +14,10 @@ from ppdm_cli.attacks.population import Population
 from ppdm_cli.channels import Channel
 from ppdm_cli.engine import Batch
 
-PAIRS_AT_ONCE = 1 << 20
-"""Pairs of a row and a person that are weighed at a time."""
+PAIRS_AT_ONCE, ROWS_AT_ONCE = 1 << 20, 1 << 14
+"""The most pairs of a row and a person, and the most rows, that are weighed at a time."""
+FIRST = 10
+"""A row is also found if it is among so many: a person with so many above is looked for no longer."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,9 +61,8 @@ class RowRanks:
         counts = self.above + other.above, self.ties + other.ties, self.fits + other.fits
         return RowRanks(*counts, top, beliefs)
 
-    def add(self, who: slice | np.ndarray, scores: Scores, own: Scores, values: Sequence[Scores]) -> None:
+    def add(self, who: np.ndarray, scores: Scores, own: Scores, values: Sequence[Scores]) -> None:
         """Count rows for some of the people; `values` are the chances of each row's values."""
-        self.fits[who] += len(scores)
         for counts, hits in ((self.above, scores > own), (self.ties, scores == own)):
             counts[who] += np.add.reduce(hits.view(np.uint8), axis=0, dtype=np.uint32)
         if not values:
@@ -86,25 +87,39 @@ class Search:
     fitting: np.ndarray | None
     """The kept columns of each person's row, as a number; None if none are known."""
     read: Sequence[AttackedAttribute | Channel]
-    """The attributes that are guessed, perturbed and kept ones."""
+    """The attributes that are guessed, perturbed and kept ones: their evidence is in all rows, for everyone."""
+    sought: np.ndarray
+    """The people who are still looked for."""
 
     def __call__(self, batch: Batch) -> RowRanks:
-        records = self.reader.published(batch)
+        return self.ranks(self.reader.published(batch))
+
+    def ranks(self, records: Records) -> RowRanks:
+        """Return the ranks among some rows; people who are looked for no longer have at least `FIRST` above."""
         found = RowRanks.nothing(len(self.own), [a.domain.size for a in self.read])
+        found.above[~self.sought] = FIRST
         for rows, who in self._pairs(records):
-            people = self.aim.people if isinstance(who, slice) else self.aim.people.of_some(who)
-            own = self.own[who]
-            many = max(1, PAIRS_AT_ONCE // len(own))
-            for start in range(0, len(rows), many):
-                part = records.part(rows[start : start + many])
+            found.fits[who] += len(rows)
+            left, start, people = who[self.sought[who]], 0, self.aim.people
+            while len(left) and start < len(rows):
+                if people.candidates > len(left):
+                    people = self.aim.people.of_some(left)
+                stop = start + max(1, min(PAIRS_AT_ONCE // len(left), ROWS_AT_ONCE))
+                part, start = records.part(rows[start:stop]), stop
                 cells = self.cells([part.codes[n] for n in self.names], part.recipes)
-                found.add(who, self.aim.scores(cells, people), own, [_values(a, part) for a in self.read])
+                values = [_values(a, part) for a in self.read]
+                found.add(left, self.aim.scores(cells, people), self.own[left], values)
+                left = left if self.read else left[found.above[left] < FIRST]
         return found
 
-    def _pairs(self, records: Records) -> Iterator[tuple[np.ndarray, slice | np.ndarray]]:
+    def narrowed(self, records: Records) -> Search:
+        """Return the search for those who are still to be found, given some of the rows."""
+        return self if self.read else replace(self, sought=self.ranks(records).above < FIRST)
+
+    def _pairs(self, records: Records) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Yield rows, with the people whose known kept columns they fit."""
         if self.fitting is None or records.fitting is None:
-            yield np.arange(records.count), slice(None)
+            yield np.arange(records.count), np.arange(len(self.own))
             return
         order = np.argsort(records.fitting, kind="stable")
         known, which = np.unique(self.fitting, return_inverse=True)
