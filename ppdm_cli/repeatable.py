@@ -156,6 +156,10 @@ class Deal:
     """The original code of each step of the plan."""
     ends: np.ndarray
     """The end of each step, in the records sorted by code."""
+    first: np.ndarray
+    """The first step of each code."""
+    several: np.ndarray
+    """True for each code that has several steps, between which its records are divided."""
     shift: int
     runs: np.ndarray
     """The original code of each run of `1 << shift` records sorted by code, or -1 if they get several."""
@@ -165,23 +169,28 @@ class Deal:
         """Deal by the plans of consecutive groups of codes; `parts` are counts by (partition, code)."""
         targets = np.concatenate([s.target for s in stairs]).astype(code_type(size))
         ends = np.cumsum(np.concatenate([s.amount for s in stairs]))
-        before = np.cumsum(parts, axis=0) - parts
-        records = int(parts.sum())
+        before, sizes = np.cumsum(parts, axis=0) - parts, parts.sum(axis=0)
+        records = int(sizes.sum())
         shift = max(records.bit_length() - RUN_BITS, 0)
         starts = np.arange(0, records, 1 << shift)
         lasts = np.minimum(starts + (1 << shift), records) - 1
         first, last = (np.searchsorted(ends, p, side="right") for p in (starts, lasts))
         runs = np.where(first == last, targets[first].astype(np.int32), np.int32(-1))
-        return cls(before, Permutations.of(parts.sum(axis=0), purpose), targets, ends, shift, runs)
+        last = np.cumsum(sizes)
+        first, last = (np.searchsorted(ends, p, side="right") for p in (last - sizes, last - 1))
+        return cls(before, Permutations.of(sizes, purpose), targets, ends, first, first < last, shift, runs)
 
     def __call__(self, codes: np.ndarray, partition: int) -> Codes:
         sizes = self.places.sizes
         counts = np.bincount(codes, minlength=len(sizes))
+        out = self.targets.take(self.first, mode="clip").take(codes)
+        order = np.argsort(codes, kind="stable")
+        if not self.several.all():
+            order, counts = order[np.repeat(self.several, counts)], np.where(self.several, counts, 0)
         places = self.places(counts, self.before[partition])
         places += np.repeat(np.cumsum(sizes) - sizes, counts)
         found = self.runs.take(places >> self.shift)
         mixed = np.flatnonzero(found < 0)
         found[mixed] = self.targets[np.searchsorted(self.ends, places[mixed], side="right")]
-        out = np.empty(len(codes), self.targets.dtype)
-        out[np.argsort(codes, kind="stable")] = found
+        out[order] = found
         return out
