@@ -36,9 +36,9 @@ def code_type(size: int) -> type[np.unsignedinteger[Any]]:
 def joined(codes: Sequence[np.ndarray], sizes: Sequence[int]) -> Codes:
     """Return the code of each combination of codes, the last one fastest."""
     kind = code_type(prod(sizes))
-    found = codes[0].astype(kind)
+    found = codes[0].astype(kind, copy=len(codes) > 1)
     for more, size in zip(codes[1:], sizes[1:], strict=True):
-        found *= kind(size)
+        found *= np.array(size).astype(kind)  # one that is too large wraps to 0, as all codes before are 0
         found += more.astype(kind, copy=False)
     return found
 

@@ -36,7 +36,6 @@ from ppdm_cli.estimating.tables import (
     count,
     counted_tables,
     estimated_tables,
-    joint_codes,
     likeliest_counts,
     tabulated,
 )
@@ -52,7 +51,7 @@ __all__ = [
     "DEFAULT", "ESTIMATORS", "FEWEST", "MOST_CELLS", "MOST_WEIGHED", "TINY", "CountedTable", "Coverage",
     "Estimate", "EstimatedTable", "Group", "Interval", "Part", "PooledLaw", "Steps", "Stop", "StratumLaw",
     "Tables", "as_table", "by_attribute", "check_work", "columns_of", "count", "counted_tables", "estimate",
-    "estimated_tables", "fill_estimated", "forward", "joint_codes", "largest_remainder", "likeliest_counts",
+    "estimated_tables", "fill_estimated", "forward", "largest_remainder", "likeliest_counts",
     "maximum_likelihood", "project", "shares", "tabulated", "with_kept",
 ]  # fmt: skip
 

@@ -20,7 +20,7 @@ from math import prod
 
 import numpy as np
 
-from ppdm_cli.arrays import Codes, Floats, Z, code_counts
+from ppdm_cli.arrays import Codes, Floats, Z, code_counts, joined
 from ppdm_cli.channels import Channel
 from ppdm_cli.display import Displayed
 from ppdm_cli.domain import Domain
@@ -150,19 +150,7 @@ def _added(a: list[np.ndarray], b: list[np.ndarray]) -> list[np.ndarray]:
 
 def tabulated(codes: Sequence[Codes], shape: Sequence[int]) -> np.ndarray:
     """Return the number of rows with each combination of codes, with an axis for each."""
-    return code_counts(joint_codes(codes, shape), prod(shape)).reshape(shape)
-
-
-def joint_codes(codes: Sequence[Codes], shape: Sequence[int]) -> np.ndarray:
-    """Return one code for each combination, in the narrowest type that holds them."""
-    joint: np.ndarray = codes[0]
-    if len(codes) > 1:
-        cells = int(np.prod(shape))
-        joint = codes[0].astype(np.uint16 if cells < 1 << 16 else np.uint32)
-        for more, size in zip(codes[1:], shape[1:], strict=True):
-            joint *= joint.dtype.type(size)
-            joint += more
-    return joint
+    return code_counts(joined(codes, shape), prod(shape)).reshape(shape)
 
 
 # -- estimating

@@ -20,11 +20,11 @@ from math import prod
 import numpy as np
 
 from ppdm_cli import dtypes
-from ppdm_cli.arrays import Codes, Floats
+from ppdm_cli.arrays import Codes, Floats, joined
 from ppdm_cli.channels import Channel, likeliest
 from ppdm_cli.domain import unit
 from ppdm_cli.engine import Batch
-from ppdm_cli.estimating import MOST_WEIGHED, StratumLaw, columns_of, joint_codes
+from ppdm_cli.estimating import MOST_WEIGHED, StratumLaw, columns_of
 from ppdm_cli.querying.question import Predicate
 from ppdm_cli.querying.scope import OUTCOMES, Factors, Scope, nulls, over_column
 from ppdm_cli.releases import Strata, Stratum, encoded
@@ -96,7 +96,7 @@ class CountTask:
             return np.zeros(self.groups), [self._none(r) for r in self.readings]
         group: Codes | None = None
         if self.by:
-            group = joint_codes([encoded(batch, c) for c in self.by], [c.domain.size for c in self.by])
+            group = joined([encoded(batch, c) for c in self.by], [c.domain.size for c in self.by])
         sizes = np.full(1, float(batch.rows)) if group is None else np.bincount(group, minlength=self.groups)
         read = self.strata.read(batch)
         return sizes, [self._counted(r, *read, group, batch) for r in self.readings]
@@ -117,7 +117,7 @@ class CountTask:
             rows = reading.rows(recipes, number)
             of_rows = recipes[rows]
             own = [*(c[rows] for c in lead), *stratum.codes([codes[p] for p in reading.places], rows)]
-            joint = joint_codes(own, [*sizes, *stratum.shape]) if own else np.zeros(len(of_rows), np.uint8)
+            joint = joined(own, [*sizes, *stratum.shape]) if own else np.zeros(len(of_rows), np.uint8)
             for cells, weight in zip(found.cells[number], weights, strict=True):
                 cells += np.bincount(joint, None if weight is None else weight[rows], cells.size).reshape(
                     cells.shape

@@ -16,12 +16,12 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from ppdm_cli.arrays import Codes, Floats, code_type
+from ppdm_cli.arrays import Codes, Floats, code_type, joined
 from ppdm_cli.channels import Channel
 from ppdm_cli.coins import Coins, places_of
 from ppdm_cli.domain import Domain
 from ppdm_cli.engine import Batch, Made, scan
-from ppdm_cli.estimating import ESTIMATORS, columns_of, joint_codes, largest_remainder
+from ppdm_cli.estimating import ESTIMATORS, columns_of, largest_remainder
 from ppdm_cli.joint import COIN, LABEL, Law, Learnt, departure
 from ppdm_cli.releases import Strata, axes_of, axis_of, encoded
 from ppdm_cli.repeatable import Deal, Staircase, hashed, uniform
@@ -191,7 +191,7 @@ class Labels:
     def joint(self, batch: Batch, label: Codes | None, attribute: Channel) -> np.ndarray:
         """Return the attribute's published codes, or one for each combination with a label."""
         codes = encoded(batch, attribute)
-        return codes if label is None else joint_codes([label, codes], (self.size, attribute.published.size))
+        return codes if label is None else joined([label, codes], (self.size, attribute.published.size))
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,9 +15,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy import optimize
 
-from ppdm_cli.arrays import Floats
+from ppdm_cli.arrays import Floats, joined
 from ppdm_cli.channels.gamma_diagonal import GammaDiagonal
-from ppdm_cli.estimating import ESTIMATORS, joint_codes, largest_remainder
+from ppdm_cli.estimating import ESTIMATORS, largest_remainder
 from ppdm_cli.estimating.estimators import (
     Matrices,
     expectation_maximisation,
@@ -256,7 +256,7 @@ def test_largest_remainder_gives_to_the_largest_and_of_equal_ones_to_the_first()
 @pytest.mark.parametrize(
     "shape", [(2, 3), (16, 16), (256, 256), (1, 65536), (65536, 1), (300, 300), (40, 50, 60)]
 )
-def test_joint_codes_are_places_in_the_table(shape: tuple[int, ...]) -> None:
+def test_joined_codes_are_places_in_the_table(shape: tuple[int, ...]) -> None:
     rng = np.random.default_rng(3)
     codes = [np.append(rng.integers(0, n, 50), n - 1).astype("u1" if n <= 256 else "u2") for n in shape]
-    np.testing.assert_array_equal(joint_codes(codes, shape), np.ravel_multi_index(codes, shape))
+    np.testing.assert_array_equal(joined(codes, shape), np.ravel_multi_index(codes, shape))
