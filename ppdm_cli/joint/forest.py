@@ -121,7 +121,7 @@ class Forest:
 
     def logs(self, codes: Sequence[Codes]) -> Floats:
         """Return log p(published codes | class), (records, classes)."""
-        logs = np.empty((len(codes[0]), len(self.classes)))
+        logs = np.empty((len(self.classes), len(codes[0]))).T
         for start in range(0, len(logs), ROWS):
             part = [c[start : start + ROWS] for c in codes]
             for c, branches in enumerate(self.classes):
@@ -177,7 +177,7 @@ def learn_forests(
     marginals = tried[-1] if sample.varies else likelier(sample, tried)
     chosen, folds = _candidates(sample, order), range(FOLDS)
     if not sample.varies:
-        fitted = [_pairs(sample, marginals[f], chosen, f, whole=f == 0) for f in folds]
+        fitted = _pairs(sample, marginals, chosen)
     else:
         small = [p for p in combinations(chosen, 2) if sample.cells(p) <= PAIR_CELLS]
         shown = [p for p in small if sample.strata.together(p)]
@@ -221,37 +221,36 @@ def _candidates(sample: Sample, order: Sequence[int]) -> list[int]:
     return sorted(chosen)
 
 
-def _pairs(sample: Sample, marginals: list[Floats], candidates: list[int], fold: int, whole: bool) -> Fitted:
-    """Return each pair's gain over independence by class, its tables, and (`whole`) those of all records."""
+def _pairs(sample: Sample, marginals: Mapping[int | None, list[Floats]], candidates: list[int]) -> list[Fitted]:
+    """Return each pair's gain over independence by class, and its table, without each fold.
+
+    The first fold's have the tables of all records, too.
+    """
     groups: dict[tuple[tuple[int, ...], ...], list[Pair]] = {}
     for a, b in combinations(candidates, 2):
         shapes = (sample.matrices[a].shape, sample.matrices[b].shape)
         cells = shapes[0][0] * shapes[1][0]
         if cells <= PAIR_CELLS and cells * sample.classes <= BATCH_CELLS:
             groups.setdefault(shapes, []).append((a, b))
-    weights: dict[Pair, Floats] = {}
-    tables: dict[Pair, Tables] = {}
-    wholes: dict[Pair, Tables] = {}
+    found: list[Fitted] = [({}, {}, {}) for _ in range(FOLDS)]
     for (one, other), pairs in groups.items():
         most = max(1, BATCH_CELLS // (one[0] * other[0] * sample.classes))
-        for first in range(0, len(pairs), most):
-            some = pairs[first : first + most]
-            gains, fitted, more = _fitted(sample, marginals, some, fold, whole)
-            for n in range(len(some)):
-                weights[some[n]], tables[some[n]] = gains[n], fitted[n]
-                if whole:
-                    wholes[some[n]] = more[n]
-    return weights, tables, wholes
+        for some in (pairs[first : first + most] for first in range(0, len(pairs), most)):
+            counts = np.stack([sample.counts(p) for p in some])  # (pairs, folds, labels, cells, cells)
+            for fold, own in enumerate(found):
+                fitted = _fitted(sample, marginals[fold], some, counts, fold)
+                for known, tables in zip(own, fitted, strict=True):
+                    known.update(zip(some, tables, strict=True))
+    return found
 
 
 def _fitted(
-    sample: Sample, marginals: list[Floats], pairs: list[Pair], fold: int, whole: bool
+    sample: Sample, marginals: list[Floats], pairs: list[Pair], counts: np.ndarray, fold: int
 ) -> tuple[Floats, Tables, Tables]:
     """Run EM for pairs of like shapes at once, each stopped by its own held-out likelihood.
 
     Each label of a kept class is a problem of its own.
     """
-    counts = np.stack([sample.counts(p) for p in pairs])  # (pairs, folds, labels, cells, cells)
     held, every = counts[:, fold].astype(np.float32), counts.sum(axis=1)
     label, kept = sample.label_matrix, sample.label.kept
     classes = label.shape[1]
@@ -282,7 +281,7 @@ def _fitted(
     rise = np.log(shares(now, 2) / np.maximum(shares(alone, 2), TINY) + TINY)
     gain = (told * rise).sum(axis=2, dtype=np.float64)
     more = table
-    if whole:  # a few more steps with the records that were held back
+    if fold == 0:  # a few more steps with the records that were held back
         which = np.flatnonzero(problems(gain[:, :, None] > EDGE).reshape(len(fit.table), -1).any(axis=1))
         final = fit.table.copy()
         final[which] = Steps(Part(matrices, problems(shares(every))))(

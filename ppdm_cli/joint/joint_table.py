@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ppdm_cli.arrays import Codes, Floats
+from ppdm_cli.arrays import Codes, Floats, joined
 from ppdm_cli.estimating import Tables, forward
 
 TINY = 1e-300
@@ -100,8 +100,8 @@ class JointTable:
         """Return p(published codes | class), (records, classes)."""
         own = [codes[p] for p in self.places]
         if not any(s.any() for s in self._silent):
-            everything: tuple[Any, ...] = (slice(None), *own)
-            return np.ascontiguousarray(self._told(0)[1][everything].T)
+            table = self._told(0)[1]  # by class in memory, where sums over the classes are quick
+            return table.reshape(len(table), -1).take(joined(own, table.shape[1:]), axis=1).T
         which = np.zeros(len(own[0]), np.intp)
         for place, (code, silent) in enumerate(zip(own, self._silent, strict=True)):
             which += silent[code].astype(np.intp) << place

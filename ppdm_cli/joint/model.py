@@ -85,11 +85,11 @@ class Model:
 
     def chances(self, codes: Sequence[Codes], labels: Codes) -> Floats:
         """Return p(class | published record), (records, classes)."""
-        return normalised(self._own(self.said(codes), labels))
+        return normalised(self._own([self.joint(s) for s in self.said(codes)], labels))
 
-    def _own(self, said: Sequence[Floats], labels: Codes) -> Floats:
-        parts = [self.joint(s) * label[labels] for s, label in zip(said, self._labels, strict=True)]
-        return np.asarray(sum(parts))
+    def _own(self, joint: Sequence[Floats], labels: Codes) -> Floats:
+        each = zip(joint, self._labels, strict=True)
+        return np.asarray(sum(j * label.T.take(labels, axis=1).T for j, label in each))
 
     def given_values(self, values: Sequence[Codes], classes: int) -> Floats:
         """Return p(class | original values) of the first so many classes, (records, classes)."""
@@ -99,8 +99,9 @@ class Model:
 
     def scores(self, said: Sequence[Floats], labels: Codes) -> Floats:
         """Return log p(published label | published attributes) of each record."""
-        own, joint = self._own(said, labels).sum(axis=1), sum(self.joint(s).sum(axis=1) for s in said)
-        return np.asarray(np.log(np.maximum(own, TINY) / np.maximum(joint, TINY)))
+        joint = [self.joint(s) for s in said]
+        own, every = self._own(joint, labels).sum(axis=1), sum(j.sum(axis=1) for j in joint)
+        return np.asarray(np.log(np.maximum(own, TINY) / np.maximum(every, TINY)))
 
     def rise(self, said: Sequence[Floats], labels: Codes) -> Floats:
         """Return the gain of a record's label from its attributes.
