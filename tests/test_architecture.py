@@ -14,7 +14,7 @@ NOT_SHOWN = {"__init__", "__main__"}
 
 def on_the_page() -> list[str]:
     """Return the packages and modules of the page's first table, from the top."""
-    table = PAGE.partition("## Packages")[2].partition("## Ten words")[0]
+    table = PAGE.partition("## Packages")[2].partition("## Words")[0]
     return re.findall(r"^\| `(\w+)(?:/|\.py)` \|", table, re.MULTILINE)
 
 

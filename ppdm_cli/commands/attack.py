@@ -108,11 +108,10 @@ def attack_command(release: tuple[Path, ...], recovered: Path | None, in_file: b
     """Show what an attacker who has a RELEASE and knows the method could recover about single records.
 
     Each attack is compared with guessing from the estimated distribution alone: the share of values (or bins)
-    named exactly, the share within one bin, and the error of a guessed number, with 95% intervals and the gain.
-    With --truth all this is measured. Without it, the figures are expected ones, from the sidecar and the
-    estimated distributions. Several releases with one plan count as one. The answers of copies of one release
-    are combined for each record. The strongest belief is shown with the bound that gamma promises. The CSV
-    options are for --truth; the sidecar says how to read a release.
+    named exactly, the share within one bin, and the error of a guessed number, with 95% intervals, and the
+    strongest belief with the bound that gamma promises. With --truth all this is measured. Without it, the
+    figures are expected ones. Several releases with one plan count as one. The answers of copies of one release
+    are combined for each record. The CSV options are for --truth; the sidecar says how to read a release.
     """
     from ppdm_cli import pictures
     from ppdm_cli.attacks import attack, fill_attacked

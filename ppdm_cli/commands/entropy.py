@@ -125,14 +125,11 @@ def entropy_command(
 ) -> Report:
     """Compare the privacy and accuracy of matrices and designs, before you perturb anything.
 
-    For every gamma and N the table has H(M), the entropy of the matrix, in bits and as a share of its maximum
-    log2 N, the information of an answer in bits, the condition number, epsilon, the probability that a value
-    stays, and rho2. --records adds the expected error, E|Xhat - X|/n in the Euclidean norm, and Kang's bound. A
-    band also has its half-width and the probability that a value stays within it (nearby). Its maximum is log2
-    of the number of its outputs, and its error is that of the unbiased estimate under the prior. For a RELEASE,
-    the table has these figures of its attributes, under the distributions estimated from it. --record-epsilon
-    shows how many attributes of each record to publish, how many unperturbed records the release is worth for
-    one attribute and for a pair, the standard errors to expect, and the best design at other budgets and sizes.
+    The table has a row for every gamma and N, or for each attribute of a RELEASE under its estimated
+    distribution. `ppdm explain` explains each column, such as H(M). --records adds the expected error,
+    E|Xhat - X|/n in the Euclidean norm, and Kang's bound. The error of a band is that of the unbiased estimate
+    under the prior. --record-epsilon shows how many attributes of each record to publish, how many unperturbed
+    records the release is worth, the standard errors to expect, and the best design at other budgets and sizes.
     """
     from ppdm_cli import entropies, pictures
 

@@ -308,9 +308,8 @@ def perturb_command(
     """Perturb every column of DATA unless it is kept or dropped, and publish it.
 
     Each value is kept with probability gamma/(gamma+N-1) and otherwise replaced by one of the other values of
-    its domain, all equally likely. A miner needs only the release and its sidecar. The sidecar states gamma, N
-    and the domains, never a key or a value. DATA is CSV, Parquet or Arrow, several parts or a folder of Parquet
-    parts, or - for standard input (then every domain must be declared).
+    its domain, all equally likely. DATA is CSV, Parquet or Arrow, several parts or a folder of Parquet parts,
+    or - for standard input (then every domain must be declared).
 
     If a domain is public knowledge, declare it with --domain. A domain taken from the data is published,
     rounded outward, and the report says so.

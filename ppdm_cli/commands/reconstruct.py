@@ -70,8 +70,7 @@ def reconstruct_command(release: tuple[Path, ...], output: Path, **settings: Any
     the release, so the same release always gives the same result.
 
     Rows keep the release's order, and each is a guess about the person in that row, with many of its values
-    right: handle the file as you would the release. --shuffle writes them in a new order each time, but anyone
-    who has the release can still make the same guesses.
+    right: handle the file as you would the release.
     """
     from ppdm_cli.reconstructing import reconstruct
 

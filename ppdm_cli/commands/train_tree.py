@@ -139,9 +139,8 @@ def train_tree_command(
     combined record by record.
 
     On other data it is C4.5, release 8: gain ratio, cuts halfway between values or at the edges of bins, a
-    branch for each category, missing values as fractional records, pessimistic pruning. --no-mdl and
-    --criterion gain switch parts of it off. Among equally good tests, the first column wins, and among its
-    cuts the lowest.
+    branch for each category, missing values as fractional records, pessimistic pruning. Among equally good
+    tests, the first column wins, and among its cuts the lowest.
     """
     from ppdm_cli.trees import Against, Ensemble, Options, TreeFiles, TreeSettings, train
 
