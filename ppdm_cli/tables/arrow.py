@@ -13,7 +13,7 @@ import pyarrow as pa
 from ppdm_cli.errors import DataError, UsageError, argument, quoted
 from ppdm_cli.sidecar import METADATA_KEY
 from ppdm_cli.tables.base import Partition, Table, no_utf8, normal_batch, normal_schema, rows_per_partition
-from ppdm_cli.tables.formats import Format, RowGroupWriter, bared, dictionary_free
+from ppdm_cli.tables.formats import Format, InOrder, RowGroupWriter, bared
 from ppdm_cli.tables.stores import StorePath, unread
 
 
@@ -145,14 +145,21 @@ class ArrowWriter(RowGroupWriter):
         self._schema = schema.with_metadata({METADATA_KEY: sidecar} if sidecar is not None else None)
         new = pa.ipc.new_file if name else pa.ipc.new_stream
         self._writer = new(file, self._schema)
+        self._bared = InOrder(self._writer.write_table)
 
     def _write_group(self, table: pa.Table) -> None:
-        columns = [bared(dictionary_free(c)) for c in table.combine_chunks().columns]
-        self._writer.write_table(pa.Table.from_arrays(columns, schema=self._schema))
+        self._bared.add(self._plain, table)
+
+    def _plain(self, table: pa.Table) -> pa.Table:
+        return pa.Table.from_arrays([bared(c) for c in table.combine_chunks().columns], schema=self._schema)
 
     def close(self, sidecar: bytes | None) -> None:
         self._end_group()
+        self._bared.finish()
         self._writer.close()
+
+    def abandon(self) -> None:
+        self._bared.abandon()
 
 
 ARROW = Format(

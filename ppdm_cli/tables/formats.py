@@ -162,33 +162,45 @@ class RowGroupWriter(Writer, ABC):
 
 
 class InOrder(Generic[Result]):
-    """Work in threads of a writer, whose results go to a function in the order of the work."""
+    """Work in threads of a writer; one more thread uses the results, in the order of the work."""
 
     def __init__(self, use: Callable[[Result], object]) -> None:
-        self._use, self._pending = use, deque[Future[Result]]()
-        self._pool = ThreadPoolExecutor(threads(), thread_name_prefix="ppdm-writer")
+        self._use, self._unused, self._most = use, deque[Future[None]](), threads()
+        self._workers = ThreadPoolExecutor(self._most, thread_name_prefix="ppdm-encoding")
+        self._user = ThreadPoolExecutor(1, thread_name_prefix="ppdm-writing")
 
     def add(self, work: Callable[[Item], Result], item: Item) -> None:
-        self._pending.append(self._pool.submit(work, item))
-        self._use_all_but(threads())
+        done, before = self._workers.submit(work, item), [*self._unused][-1:]
+        self._unused.append(self._user.submit(self._use_after, before, done))
+        self._wait(self._most)
 
-    def _use_all_but(self, waiting: int) -> None:
-        while len(self._pending) > waiting:
-            self._use(self._pending.popleft().result())
+    def _use_after(self, before: Sequence[Future[None]], done: Future[Result]) -> None:
+        for each in before:
+            each.result()  # after an error no result is used
+        self._use(done.result())
+
+    def _wait(self, most: int) -> None:
+        """Wait until at most so many results are unused."""
+        while len(self._unused) > most:
+            self._unused.popleft().result()
 
     def finish(self) -> None:
-        self._use_all_but(0)
-        self._pool.shutdown()
+        self._wait(0)
+        self.abandon()
 
     def abandon(self) -> None:
-        self._pool.shutdown(cancel_futures=True)
+        for pool in (self._workers, self._user):
+            pool.shutdown(cancel_futures=True)
 
 
 def bared(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return the column in memory of its own, with its values and nothing else.
+    """Return a column in memory of its own, with the values of its rows and nothing else.
 
     Arrow would publish the bytes under nulls, and pad with the rows after those of a slice.
     """
+    if pa.types.is_dictionary(column.type):
+        taken = [chunk.dictionary.take(chunk.indices) for chunk in column.chunks]
+        return pa.chunked_array(taken, column.type.value_type)
     return column.take(pa.array(np.arange(len(column))))
 
 
