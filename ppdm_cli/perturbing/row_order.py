@@ -25,6 +25,7 @@ import pyarrow.compute as pc
 
 from ppdm_cli import dtypes
 from ppdm_cli.arrays import Codes, Floats
+from ppdm_cli.engine import workers
 
 FALSE_ALARM = 1e-4
 """The chance that a file in random order is refused, all attributes, lags and tests together."""
@@ -61,19 +62,22 @@ class RowBlocks:
         return sample
 
     @property
+    def _most(self) -> int:
+        """Return the number of rows to keep."""
+        return max(4 * BLOCK, min(_MOST_ROWS, _MOST_CELLS // max(len(self.names), 1)))
+
+    @property
     def _stride(self) -> int:
-        most = max(4 * BLOCK, min(_MOST_ROWS, _MOST_CELLS // max(len(self.names), 1)))
         stride = 1
-        while -(-self.seen // (BLOCK * stride)) > most // BLOCK:
+        while -(-self.seen // (BLOCK * stride)) > self._most // BLOCK:
             stride *= 2
         return stride
 
     def merge(self, after: RowBlocks) -> None:
         """Add the kept rows that follow."""
-        before = self._stride
         self.pieces += after.pieces
         self.seen = after.seen
-        if len(self.pieces) > 64 or self._stride > before:
+        if len(self.pieces) > 64 or sum(len(p[0]) for p in self.pieces) > 2 * self._most:
             self.pieces = [self._joined()]
 
     def _joined(self) -> list[Column]:
@@ -120,7 +124,9 @@ def telling(sample: RowBlocks, perturbed: Sequence[str], kept: Sequence[str] = (
     if not len(places):
         return []
     test = _Test(places, None, len(perturbed))
-    found = [n for n in perturbed if test.tells(columns[n])]
+    with workers() as pool:
+        tells = pool.map(test.tells, (columns[n] for n in perturbed))
+        found = [n for n, does in zip(perturbed, tells, strict=True) if does]
     if not found or not kept:
         return found
     groups = [_groups(columns[n]) for n in kept]
