@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from ppdm_cli.arrays import Codes, Floats, joined
+from ppdm_cli.arrays import Codes, Floats, code_type, joined
 from ppdm_cli.estimating import Tables, forward
 
 TINY = 1e-300
@@ -17,6 +17,10 @@ MOST_SUMS = 1 << 20
 """The most cumulated weights of an attribute that are held for all that may be known of a record: 8 to 16
 MiB.
 """
+RANGES = 4
+"""The number of ranges of numbers, for each value, whose values are looked up."""
+NEAR = 1e-6
+"""The part of a range by which rounding may move a sum."""
 Uniform = Callable[[int, np.ndarray], Floats]
 """A function that gives numbers in [0, 1) for an attribute (its place) and records (their rows)."""
 
@@ -28,40 +32,52 @@ def normalised(weights: Floats) -> Floats:
 
 def picked(weights: Floats, uniform: Floats) -> np.ndarray:
     """Return a column for each row, drawn in proportion to its weights; a row of zeros gives the last."""
-    sums = np.cumsum(weights, axis=1)
+    return _reached(np.cumsum(weights, axis=1), uniform)
+
+
+def _reached(sums: Floats, uniform: Floats) -> np.ndarray:
     target = uniform * sums[:, -1]
-    return np.minimum((sums <= target[:, None]).sum(axis=1), weights.shape[1] - 1)
+    return np.minimum((sums <= target[:, None]).sum(axis=1), sums.shape[1] - 1)
 
 
-class Sums(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Sums:
     """The cumulated weights of a value, for all that may be known of a record: `picked` for many of them."""
 
     sums: Floats
-    """The cumulated weights, a row for each, filled up with infinity to a power of two."""
-    totals: Floats
+    """The cumulated weights, a row for each."""
     sizes: tuple[int, ...]
     """The number of values of each known column."""
-    values: int
 
     @classmethod
     def of(cls, weights: Floats) -> Sums:
         """Return those of weights by all that is known; the last axis has the values."""
-        sums = np.cumsum(weights, axis=-1).reshape(-1, weights.shape[-1])
-        filled = np.full((len(sums), 1 << sums.shape[1].bit_length()), np.inf)
-        filled[:, : sums.shape[1]] = sums
-        return cls(filled, sums[:, -1].copy(), weights.shape[:-1], sums.shape[1])
+        return cls(np.cumsum(weights, axis=-1).reshape(-1, weights.shape[-1]), weights.shape[:-1])
 
     def picked(self, known: Sequence[np.ndarray], uniform: Floats) -> np.ndarray:
-        """Return a value for each record, found by halving the row of what is known of it."""
-        rows = np.ravel_multi_index(tuple(known), self.sizes)
-        target, width = uniform * self.totals.take(rows), self.sums.shape[1]
-        rows *= width
-        first, step, flat = rows - 1, width // 2, self.sums.ravel()
-        found = first.copy()  # before which sum, the last that is not above the target
-        while step:
-            found += step * (flat.take(found + step) <= target)
-            step //= 2
-        return np.minimum(found - first, self.values - 1)
+        """Return a value for each record: by its range of numbers, or by the sums where a range has several."""
+        rows = joined(known, self.sizes).astype(np.intp)
+        ranges = self._values.shape[1]
+        found = self._values.ravel().take(rows * ranges + (uniform * ranges).astype(np.intp))
+        several = np.flatnonzero(found == self.sums.shape[1])
+        found[several] = _reached(self.sums.take(rows[several], axis=0), uniform[several])
+        return found
+
+    @cached_property
+    def _values(self) -> Codes:
+        """Return the value of each range of numbers by row, or one value too many if it has several."""
+        (rows, values), ranges = self.sums.shape, RANGES * self.sums.shape[1]
+        ends = self.sums[:, :-1] / np.maximum(self.sums[:, -1:], TINY) * ranges
+        first, kind = np.arange(0, rows * ranges, ranges)[:, None], code_type(values + 1)
+
+        def ended(ends: Floats) -> Codes:
+            at = np.clip(ends, 0, ranges - 1).astype(np.intp) + first
+            counts = np.bincount(at.ravel(), minlength=rows * ranges).reshape(rows, ranges)
+            return np.cumsum(counts, axis=1, dtype=kind)
+
+        within, before = ended(ends - NEAR), np.zeros((rows, ranges), kind)
+        before[:, 1:] = ended(ends + NEAR)[:, :-1]
+        return np.where(within == before, within, kind(values))
 
 
 @dataclass(frozen=True, eq=False)

@@ -336,7 +336,8 @@ def read(
     strata = Strata.of_axes(sidecar, [*chosen, label])
     most = min(MOST_RECORDS, max(MOST_CODES // (len(chosen) + 1), 1))
     first, columns = through or (None, strata.columns)
-    found = fold(table, partial(_Thinned.of, strata, most, first), _Thinned.__add__, columns=columns)
+    shift = max(((table.rows or 0) // most).bit_length() - 1, 0)  # with one less, too many would stay
+    found = fold(table, partial(_Thinned.of, strata, most, shift, first), _Thinned.__add__, columns=columns)
     if found is None:
         sizes = [e.codes for e in strata.exposures] + [1] * varies(strata)
         none = [np.empty(0, code_type(size)) for size in sizes]
@@ -368,13 +369,16 @@ class _Thinned:
     columns: list[np.ndarray]
 
     @classmethod
-    def of(cls, strata: Strata, most: int, first: Callable[[Batch], Batch] | None, batch: Batch) -> _Thinned:
+    def of(
+        cls, strata: Strata, most: int, shift: int, first: Callable[[Batch], Batch] | None, batch: Batch
+    ) -> _Thinned:
         batch = batch if first is None else first(batch)
         hashes = hashed_address(batch.addresses)
         numbers, (*codes, labels) = strata.read(batch)
         many = strata.exposures[-1].withheld
         published = np.bincount(labels, minlength=many)[:many]
-        return cls(most, published, 0, hashes, [*codes, *[numbers] * varies(strata), labels])._fitting()
+        columns = [*codes, *[numbers] * varies(strata), labels]
+        return cls(most, published, 0, hashes, columns)._to(shift)._fitting()
 
     def __add__(self, other: _Thinned) -> _Thinned:
         a, b = (side._to(max(self.shift, other.shift)) for side in (self, other))
