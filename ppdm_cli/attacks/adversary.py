@@ -400,9 +400,7 @@ class Adversary:
         by_class = [(label, a) for a in others if label is not None]
         found = count(self.table, [*((a,) for a in axes), *by_class]) if axes else []
         self.counts = dict(zip((a.name for a in axes), found, strict=False))
-        """The number of records that published each code, by attribute, of those with one law for all
-        records.
-        """
+        """The number of records that published each code, of attributes with one law for all records."""
         self.by_class = dict(zip((a.name for a in others), found[len(axes) :], strict=False))
         """The same counts by attribute, (labels, codes)."""
         self.records = int(found[0].sum()) if axes else 0

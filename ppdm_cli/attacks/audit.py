@@ -198,9 +198,7 @@ class Audit(Attack):
         return sorted({c for c in columns if c is not None})
 
     def verdicts(self, state: AuditCounts) -> tuple[list[LawVerdict], list[CoinVerdict], Unseen]:
-        """Return a row for each attribute, a row for each family of further tests, and the deviations that they
-        could not have detected.
-        """
+        """Return a row for each attribute and each family of tests, and the deviations that they could miss."""
         recipes = len(self.positions.recipes) > 0
         *values, place = state.sums["numbers"]
         own = [n for n, _, _ in self.positions.groups]

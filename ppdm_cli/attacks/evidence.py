@@ -142,9 +142,7 @@ def stretches(blocks: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def betraying(trials: int, chance: float, level: float) -> float:
-    """Return the smallest deviation that a test at `level` would detect with probability `POWER` (inf if
-    none).
-    """
+    """Return the smallest deviation that a test at `level` detects with probability `POWER` (inf if none)."""
     low, high = 0, trials + 1
     while low < high:
         middle = (low + high) // 2

@@ -24,9 +24,7 @@ if TYPE_CHECKING:
 
 CLASSES, MOST_STEPS, MOST_RECORDS = 24, 60, 1 << 15
 MORE, MOST_MORE = 0.9, 2.0
-"""The power of its factors by which a step goes farther than EM, and the largest: it gets to the same end
-sooner.
-"""
+"""The power of its factors by which a step goes farther than EM, first and at most."""
 LEAST_RISE = 0.5
 """Nats by which a step must make held-out records more likely for another to follow."""
 FEWEST_COLUMNS = 4

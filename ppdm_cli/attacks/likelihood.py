@@ -24,9 +24,7 @@ STEP = 2.0**-10
 
 
 class ShownCells(NamedTuple):
-    """The cells of records, as rows of the tables: cells shown alone, cells under one coin, and the coin's
-    lam.
-    """
+    """Rows of the tables for records' cells: those shown alone, those under one coin, and the coin's lam."""
 
     alone: np.ndarray
     coined: np.ndarray

@@ -141,9 +141,7 @@ class Agreement:
     """The agreement of the rows of a release and its original; adds up over partitions."""
 
     cells: Floats
-    """The number of cells that show their value: observed, expected by chance, expected if they pair, and the
-    variance by chance.
-    """
+    """Cells that show their value: observed, expected by chance and if they pair, and the variance."""
     together: int
     """The most cells that one coin decides."""
     moved: int

@@ -463,9 +463,7 @@ class Positions:
 
 
 def _declared(matrix: Matrix) -> tuple[float, float] | None:
-    """Return the declared probability p of the outputs that gamma applies to, and o with p = gamma / (gamma +
-    o), if any.
-    """
+    """Return the probability p of the outputs that gamma applies to, and o with p = gamma / (gamma + o)."""
     if matrix.own_outputs is None:
         return None
     own, others = matrix.own_outputs

@@ -44,9 +44,7 @@ class BestGuesses:
         return self.guess.of(codes)
 
     def figures(self, counts: Floats) -> Measures:
-        """Return the expected scores for so many published codes: unbiased, or else as the adversary
-        believes.
-        """
+        """Return the expected scores for published codes: unbiased, or as the adversary believes."""
         if estimable(self.target):
             return crossed(self.target, counts).figures(self.target)
         return expected(self.target, self.exact, self.near, self.error if self.target.ordered else None)

@@ -309,9 +309,7 @@ class Attacked(Displayed):
 
 
 def of_whole_record(sidecar: Sidecar) -> dict[str, Any]:
-    """Return the promise over a record, with the gamma and bound of its matrices, whatever its random
-    numbers.
-    """
+    """Return the promise over a record, as if its random numbers were secret."""
     worst, times = max(opened(sidecar).recipes, key=lambda d: d.epsilon), sidecar.times
     gamma = prod([c.matrix.amplification for c in worst.channels] * times)
     bound = believed_after(times * worst.epsilon, PRIOR)

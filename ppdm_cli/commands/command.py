@@ -30,9 +30,7 @@ _HYPHEN = "\N{NON-BREAKING HYPHEN}"
 
 @dataclass(frozen=True)
 class Report:
-    """The answer of a command: figures for programs, tables for people, and functions that fill a file or a
-    picture.
-    """
+    """A command's figures for programs, tables for people, and functions that fill a file or a picture."""
 
     figures: Callable[[], object]
     show: Callable[[], None]

@@ -36,9 +36,7 @@ Added = TypeVar("Added", bound=Callable[..., object])
 StreamFormat = Literal["arrow", "csv"]
 
 TABLES, STREAMS = ".csv, .csv.gz, .tsv, .tsv.gz, .parquet, .arrow, .feather or .delta", ("arrow", "csv")
-"""The formats that `ppdm_cli.tables` registers, typed here because help must not load it; a test compares the
-two.
-"""
+"""The formats that `ppdm_cli.tables` registers, repeated because help must not load it (a test compares)."""
 
 
 GROUPS = {

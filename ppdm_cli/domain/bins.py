@@ -264,8 +264,7 @@ def starts(low: int, high: int, months: int, kind: pa.DataType) -> list[int]:
 
 
 def calendar_edges(low: Any, high: Any, bins: int, kind: pa.DataType, period: str | None = None) -> list[Any]:
-    """Return the edges of calendar periods that cover [low, high]: those named, or the shortest of which
-    `bins` are enough; days, or parts of a day, where it is too short for months."""
+    """Return edges of calendar periods over [low, high]: those named, or the shortest that `bins` can cover."""
     if period is not None:
         return _closed(starts(low, high, CALENDAR[period], kind), kind)
     span = _month(high, kind) - _month(low, kind) + 1

@@ -217,9 +217,7 @@ class Engine(Protocol):
     def adding(
         self, table: Table, task: Callable[[Batch], Made[Any]], names: Sequence[str], schema: pa.Schema
     ) -> Any:
-        """Return a DataFrame that is elsewhere with the columns that a task makes from some of its own, or
-        None.
-        """
+        """Return an engine's DataFrame with the columns that a task makes from some of its own, or None."""
         return None
 
 

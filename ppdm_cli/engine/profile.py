@@ -79,9 +79,7 @@ class Facts(Ends):
         return self.values or Counter()
 
     def support(self, values: Iterable[Value]) -> int:
-        """Return the number of records with one of the values, or null (None); for persons FEW means FEW or
-        more.
-        """
+        """Return the number of records with one of the values, or null (None); of persons at most FEW."""
         if self.persons is None:
             return sum(self.nulls if v is None else self.counts[v] for v in values)
         own = _united(self.persons.get(v, frozenset()) for v in values)

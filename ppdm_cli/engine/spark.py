@@ -274,9 +274,7 @@ class SparkEngine(FrameEngine):
 
 
 def _spellings(uri: str) -> set[str]:
-    """Return the forms in which Spark may show a file's name: plain or as a URI, with or without an empty
-    host.
-    """
+    """Return the forms of a file's name in Spark: plain, or a URI with or without an empty host."""
     short = uri.replace(":///", ":/", 1)
     return {uri, short, unquote(uri), unquote(short)}
 

@@ -31,9 +31,7 @@ FOLDED_CELLS = 1_600_000
 """The most cells, over all folds and classes, of tables that all folds judge; larger ones are judged by one."""
 STOP = Stop(enough=0.05, patience=3, more=10, most=400)
 QUICK, FINALISTS = Stop(enough=0.05, patience=3, more=10, most=15), 3
-"""The rules to stop if records differ in what they reveal: a step costs more, so a few steps choose the sets to
-continue with.
-"""
+"""The rules to stop if records differ in what they reveal: steps cost more, so few choose the sets."""
 
 
 @dataclass(frozen=True, eq=False)

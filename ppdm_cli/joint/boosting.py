@@ -203,9 +203,7 @@ class _Boosting:
         return True
 
     def _candidates(self) -> list[tuple[int, float, Tables]]:
-        """Return a p-value for each column, and terms of its codes whose coefficients have a variance of
-        one.
-        """
+        """Return each column's p-value, and terms of its codes whose coefficients have a variance of one."""
         found, records = [], len(self.published)
         information = _moments(np.linalg.eigvalsh(self._scores.T @ self._scores / max(records, 1)))
         for number, feature in enumerate(self.features if records else ()):

@@ -19,9 +19,7 @@ from ppdm_cli.repeatable import hashed, uniform
 
 SEED = 20262
 LEVEL = 0.03
-"""The probability that a dependence is found if no perturbed column depends on anything: all columns share
-it.
-"""
+"""The probability that a dependence is found by chance, for all columns together."""
 READ_AT_ONCE = 1 << 13
 """The number of records that are read at a time: their probabilities stay in the processor's cache."""
 DRAWS = 8

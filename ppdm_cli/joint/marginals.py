@@ -17,9 +17,7 @@ from ppdm_cli.joint.attribute_search import class_likelihood, steps_of
 from ppdm_cli.joint.sample import FOLDS, Sample, SubTable
 
 MARGINAL_STEPS = (50, 300)
-"""The steps of EM from equal shares; its end, the most likely distribution, is jagged and cost two points on
-spambase.
-"""
+"""The steps of EM from equal shares; at its end distributions are jagged (two points worse on spambase)."""
 STEPS_APART, STEPS_TRIED = 60, (1, 4, 15, 60, 300)
 """The steps of EM for each as if independent of the class, and then from there."""
 STRENGTHS = (0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 3.0, 5.0, 8.0, 16.0)

@@ -217,9 +217,7 @@ class Sample:
         return found
 
     def telling(self) -> Sample:
-        """Return the sample of no more attributes than a model may have, the most informative about the
-        class.
-        """
+        """Return the sample of as many attributes as a model may have, the most informative ones."""
         if len(self.channels) <= MOST_CHANNELS or self.varies or not self.records:
             return self
         said = [departure(self.counts([p]).sum(axis=0)) for p in range(len(self.channels))]

@@ -34,9 +34,7 @@ UNASKED = -1000.0
 
 @dataclass(frozen=True)
 class Tells:
-    """Scores of attributes: nats by which the classes differ beyond chance, with a penalty for the number of
-    tests.
-    """
+    """Scores of attributes: nats by which the classes differ beyond chance, less a penalty for many tests."""
 
     alone: dict[str, float]
     together: dict[tuple[str, str], float]

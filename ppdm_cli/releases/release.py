@@ -243,9 +243,7 @@ def open_original(
     rows_taken: str | Path | None = None,
     sidecar: Sidecar | None = None,
 ) -> Table | None:
-    """Open a release's original, which must have these columns in their types. Its values are grouped and moved
-    as for the release, and only the `rows_taken` for the release of a `sidecar` stay.
-    """
+    """Open a release's original with these columns: values grouped as for it, and only the `rows_taken`."""
     if data is None:
         if rows_taken is not None:
             raise UsageError(

@@ -244,9 +244,7 @@ class WithheldCells:
 
     column: Domain
     codes: np.ndarray
-    """The code over all exposures, by number of the exposure and code of the column; one more than there are if
-    the exposure never publishes the cell.
-    """
+    """The code over all exposures, by exposure and code of the column; past the last for unpublished cells."""
 
     @classmethod
     def of(cls, wide: WideColumn, exposures: Exposures, channels: Sequence[Channel]) -> WithheldCells:

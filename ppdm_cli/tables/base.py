@@ -31,9 +31,7 @@ QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
 
 def rows_per_partition(columns: int) -> int:
-    """Return the number of rows of a table of so many columns that are processed at a time, whichever are
-    read.
-    """
+    """Return the number of rows of a table of so many columns that are processed at a time."""
     return max(LEAST_ROWS, min(MOST_ROWS, MOST_CELLS // max(1, columns)))
 
 
@@ -109,9 +107,7 @@ class SparkDataFrame(Protocol):
 
 Named: TypeAlias = str | PathLike[str]
 TableLike: TypeAlias = "Named | Sequence[Named] | ArrowStream | LazyFrame | SparkDataFrame | Table"
-"""The inputs of `open_table`: a path, "-" for standard input, the paths of a table's parts, a table in
-memory.
-"""
+"""The inputs of `open_table`: a path, "-" for standard input, a table's parts, or a table in memory."""
 
 
 _Loaded = tuple[str, Callable[[int], None] | None, "pa.RecordBatch | RowTrouble"]
@@ -157,9 +153,7 @@ def _load(partition: Partition) -> _Loaded:
 
 
 def threads() -> int:
-    """Return the number of threads to use: the cores that this process may use, unless another number is
-    set.
-    """
+    """Return the number of threads to use: this process's cores, unless another number is set."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     with suppress(OSError, ValueError):  # without a quota it says "max"
         quota, period = map(int, QUOTA.read_text().split())

@@ -57,9 +57,7 @@ class CsvOptions:
     only: frozenset[str] | None = None
     """The only columns that will be read, if given."""
     header: bool | None = None
-    """True if the first line names the columns; None for the same, but one that looks like a record is
-    refused.
-    """
+    """True if the first line names the columns; None if it does, but must not look like a record."""
     decimal: Decimal = "."
     """The mark before a number's fraction; with a comma, points may separate thousands."""
     formats: Mapping[str, Sequence[str]] = field(default_factory=dict)

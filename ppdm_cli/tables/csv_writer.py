@@ -25,9 +25,7 @@ from ppdm_cli.tables.csv_records import record_ends
 from ppdm_cli.tables.formats import InOrder, Writer, dictionary_free
 
 FORMULAS: ContextVar[Literal["keep", "refuse", "text"]] = ContextVar("ppdm_formulas", default="keep")
-"""The treatment of text that a spreadsheet would compute: commands set it, because labels may be a
-stranger's.
-"""
+"""The treatment of text that a spreadsheet would compute: labels may be a stranger's."""
 _FORMULA = r"(?s)^(\s*([=@\x{ff1d}\x{ff20}].|[+\x{ff0b}\x{ff0d}-].*\pL)|[\t\r])"
 _NUMBER = r"^\s*[+-][\d.,]*[eE]?[+-]?\d+\s*$"
 _FEW, _LOOKED_AT = 1 << 10, 1 << 10
@@ -39,9 +37,7 @@ class ComputedTextError(RefusedError):
 
 
 class CsvWriter(Writer):
-    """A writer of text with a header; gzip if the file's name says so, with no name and no time in its
-    header.
-    """
+    """A writer of text with a header; gzip by the file's name, without name and time in its header."""
 
     def __init__(
         self, delimiter: str, file: IO[bytes], schema: pa.Schema, name: str, sidecar: bytes | None

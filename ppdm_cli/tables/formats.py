@@ -37,9 +37,7 @@ class Files(NamedTuple):
 
 
 class Writer(ABC):
-    """The protocol of writers, which take the record batches of one table; a context that abandons it after an
-    error.
-    """
+    """The protocol of writers of one table's record batches; as contexts they abandon it after an error."""
 
     def __enter__(self) -> Self:
         return self
@@ -68,9 +66,7 @@ class Format:
     suffixes: tuple[str, ...]
     open: Callable[[Files, CsvOptions], Table]
     writer: Callable[[IO[bytes], pa.Schema, str, bytes | None], Writer]
-    """A function that makes a writer from the file, the schema, the file's name ("" is a stream), and the
-    sidecar as known at the start.
-    """
+    """Make a writer from the file, the schema, the file's name ("" is a stream), and the first sidecar."""
     sidecar: Literal["inside", "only inside", "start", "beside"]
     """The place of the sidecar: inside when all is written, at the start of the data, or only beside: then it
     has a digest of the bytes.

@@ -48,9 +48,7 @@ class LoggedFile:
             yield Partition(part.file, partial(self._load, part.load, start, schema))
 
     def _load(self, load: Callable[[], pa.RecordBatch], start: int, schema: pa.Schema) -> pa.RecordBatch:
-        """Load some rows that are in the table; keys have one value, and columns that the file lacks are
-        null.
-        """
+        """Load some rows of the table; keys have one value, and columns that the file lacks are null."""
         batch = load()
         if schema.names:
             columns = [

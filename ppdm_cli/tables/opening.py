@@ -248,9 +248,7 @@ def _logs(path: Path, found: Sequence[Path]) -> Iterator[PurePath]:
 
 
 def logs_above(files: Sequence[Path]) -> Iterator[Path]:
-    """Yield possible logs in the folders above files on this machine: by their names, and by their real
-    paths.
-    """
+    """Yield possible logs in the folders above local files: by their names, and by their real paths."""
     named, linked = {f.parent for f in files}, {f.resolve().parent for f in files if f.is_symlink()}
     folders = {f.absolute() for f in named} | {f.resolve() for f in named} | linked
     for folder in sorted({above for f in folders for above in (f, *f.parents)}):

@@ -361,9 +361,7 @@ def train(
 
 
 def _note(done: Fitted | FromRelease) -> str:
-    """Return the sentence on missing values in exports for other programs, and the records that this
-    changes.
-    """
+    """Return the sentence on missing values in exports, and the records that they change."""
     alike = argument("heaviest", True)
     says = (
         "In the export, a missing value or an unseen category follows the most common branch, as in predict "

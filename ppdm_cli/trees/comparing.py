@@ -225,9 +225,7 @@ def _kept(tree: Tree, other: Tree) -> frozenset[int]:
 
 
 def _rules(tree: Tree) -> dict[int, Hashable]:
-    """Return each leaf's label and the tests on its path: an attribute, and the side of a cut or the
-    category.
-    """
+    """Return each leaf's label and its path's tests: an attribute, and the side of a cut or the category."""
     tests: list[frozenset[Hashable]] = [frozenset()]
     for _, above, feature, branch in tree.branches():
         side = ("<=", ">")[branch] if feature.numeric else ("=", feature.categories[branch])

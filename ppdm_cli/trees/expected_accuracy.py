@@ -30,9 +30,7 @@ Region = Mapping[int, Floats]
 WIDEST_INTERVAL = 0.1
 """The largest half-width of an interval that is given."""
 OF_A_TABLE, OF_DRAWN_RECORDS = 0.9, 0.5
-"""The place of a tree's accuracy between the judge's figure and its own model's, by the kind of records it was
-grown from.
-"""
+"""The place of a tree's accuracy between the judge's figure and its own model's, by its records' kind."""
 LEAST_OFF, MISSED = 0.025, 0.5
 """The amount by which both may be off, and the share of their distance (docs/technical/experiments.md)."""
 OTHER_TREE = 0.005
@@ -71,9 +69,7 @@ class AccuracyEvidence:
 
 
 def _inverse(channel: Channel) -> Floats:
-    """Return the unbiased evidence of a published code about the original one, by (original, published)
-    code.
-    """
+    """Return the unbiased evidence about the original code, by (original, published) code."""
     if channel.kept:
         return np.eye(channel.domain.size)
     return channel.matrix.solve(np.eye(channel.matrix.outputs))

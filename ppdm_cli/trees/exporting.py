@@ -62,9 +62,7 @@ class TreeExport:
 
 @dataclass(frozen=True)
 class LeafCondition:
-    """The condition on an attribute on the path to a leaf: low < value <= high, or a category, or none of
-    some.
-    """
+    """A condition on the path to a leaf: low < value <= high, a category, or none of some."""
 
     low: float = -inf
     high: float = inf
@@ -429,8 +427,7 @@ def rules_of(tree: Tree) -> dict[int, str]:
 
 
 def _leaf(tree: Tree, node: int) -> str:
-    """Return `: A (120.0/3.0)`: the label, the weight of the training records and of those with another
-    label."""
+    """Return `: A (120.0/3.0)`: the label, the records' weight, and that of other labels."""
     total = float(tree.counts[node].sum())
     wrong = total - float(tree.counts[node, tree.label[node]])
     held = f"({total:.1f}/{wrong:.1f})" if wrong >= 0.05 else f"({total:.1f})"
@@ -438,8 +435,7 @@ def _leaf(tree: Tree, node: int) -> str:
 
 
 def _test(feature: Feature, threshold: float, branch: int) -> str:
-    """Return the outcome that leads to a child: `age <= 39.9`, `region = north`; bins by their edges: `age <
-    40`."""
+    """Return the outcome that leads to a child: `age <= 39.9`, `region = north`, for bins `age < 40`."""
     name = _quoted(feature.name)
     if not feature.numeric:
         return f"{name} = {_quoted(feature.categories[branch])}"

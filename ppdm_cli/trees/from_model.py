@@ -36,9 +36,7 @@ MOST_DEALT = 2_500_000
 BRANCH, LEAST_IN_BRANCH = 50, 5
 """The drawn records that two branches need in an ensemble, divided by the number of classes, and at least."""
 DISTILLED = Options("gain", 10, mdl=False)
-"""The options of a tree that imitates them, so that it stays readable: the records are several draws of
-each.
-"""
+"""The options of a tree that imitates them and stays readable."""
 MADE_UP = 20_000
 """The number of records by which a model judges a tree."""
 SEED = 20061

@@ -343,8 +343,7 @@ def entropy_sum(counts: np.ndarray) -> np.ndarray:
 def best_tests(
     numeric: bool, rows: CodeCounts, total: np.ndarray, classes: int, min_records: float, mdl: bool
 ) -> BestTests:
-    """Return the best test of an attribute, at slots of the given total weights (missing values
-    included)."""
+    """Return the best test of an attribute at slots of these total weights, missing values included."""
     with np.errstate(divide="ignore", invalid="ignore"):
         if numeric:
             return _numeric(rows, total, classes, min_records, mdl)

@@ -67,9 +67,7 @@ def open_records(
 def classify(
     tree: Tree, table: Table, output: Output | None = None, to_heaviest: bool = False
 ) -> Measured | None:
-    """Predict every record into an output, if there is one; return the measured accuracy if the class is
-    there.
-    """
+    """Predict every record, into an output if there is one; return the accuracy if the class is there."""
     work = Labeller(tree, table, output is not None, to_heaviest)
     none = np.zeros((len(tree.labels),) * 2, np.int64)
     total = Measured(tree.labels, none) if work.has_class else None

@@ -28,8 +28,7 @@ FEWEST_TRIED = 512
 STANDARD_ERRORS = 0.5
 """The standard errors that a subtree of an estimated table must save."""
 LEAF_SHARE = 2e-4
-"""The share of the records that each more leaf of an estimated table must save, divided by the number of
-classes."""
+"""The share of the records, by the number of classes, that each more leaf of a table must save."""
 
 
 def c45(records: CodedRecords, options: Options) -> Grown:

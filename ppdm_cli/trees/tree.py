@@ -230,9 +230,7 @@ class Measured(Displayed):
 
     @classmethod
     def of(cls, labels: tuple[StoredValue, ...], true: np.ndarray, predicted: np.ndarray) -> Measured:
-        """Compare codes of labels; a true code of -1 is a label that the tree does not know, -2 means no
-        label.
-        """
+        """Compare codes of labels; a true code of -1 is a label unknown to the tree, -2 means no label."""
         n, known = len(labels), true >= 0
         flat = np.bincount(true[known] * n + predicted[known], minlength=n * n)
         return cls(labels, flat.reshape(n, n), int((true == -1).sum()), int((true == -2).sum()))
