@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 import sys
 
@@ -24,7 +25,11 @@ def main() -> None:
     if not any("spark" in argument for argument in sys.argv):
         sys.meta_path.insert(0, _WithoutPandas())
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(Exit.TERMINATED))  # so that outputs are tidied up
-    commands.run_command_line()
+    gc.set_threshold(100_000)  # modules are not garbage: looking for it took a tenth of a short run
+    try:
+        commands.run_command_line()
+    finally:
+        gc.freeze()  # else Python, as it exits, looks through all that it has: a fifth of a short run
 
 
 if __name__ == "__main__":

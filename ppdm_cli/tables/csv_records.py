@@ -24,7 +24,7 @@ from ppdm_cli.errors import DataError, RefusedError, argument, quoted
 from ppdm_cli.tables.csv_options import CsvOptions, other_encoding
 from ppdm_cli.tables.stores import reachable
 
-BLOCK = 8 << 20
+BLOCK = 4 << 20
 LONGEST_RECORD = 16 << 20
 LONGEST_HEADER = 8 << 20
 _SEARCHED = 1 << 16
