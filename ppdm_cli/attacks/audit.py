@@ -18,7 +18,7 @@ from typing import Self
 
 import numpy as np
 
-from ppdm_cli.arrays import Floats
+from ppdm_cli.arrays import Floats, code_counts, joined
 from ppdm_cli.attacks import evidence
 from ppdm_cli.attacks.adversary import Adversary, Records
 from ppdm_cli.attacks.positions import PlacedRecords, Positions
@@ -53,7 +53,11 @@ MOST_PAIRS = 1 << 7
 _MOST_GROUPS, _LARGEST = 32, 1 << 22
 """The most groups of an attribute's values in such pairs, and the most counts of all of them."""
 _AT_ONCE = 1 << 12
-"""The pairs of cells that are tested at a time."""
+"""The pairs of cells that are tested at a time, and the rows whose products are added up."""
+_ON_CIRCLE = np.array(
+    [[p.real, p.imag, p != 0, kept] for kept in (0, 1) for p in evidence.CIRCLE], np.float32
+).view(np.complex128)
+"""The cosine and sine of each place, 1 if a cell is shown and 1 if it is kept, as one item: fast to take."""
 
 
 Tests = list[tuple[str, np.ndarray]]
@@ -74,17 +78,17 @@ class AuditCounts:
     def __add__(self, after: AuditCounts) -> AuditCounts:
         sums, lagged = merged(self.sums, after.sums), self.lagged + after.lagged
         if len(self.last) and len(after.first):
-            lagged = lagged + _lagged(self.last, after.first)
+            lagged = lagged + _lagged(np.concatenate([self.last, after.first]))
         first = self.first if len(self.first) else after.first
         last = after.last if len(after.last) else self.last
         return AuditCounts(sums, lagged, first, last, [*self.window, *after.window])
 
 
-def _lagged(before: np.ndarray, after: np.ndarray) -> np.ndarray:
-    """Return sums on the circle, with the number of their cells."""
-    a, b = evidence.CIRCLE[before], evidence.CIRCLE[after]
-    numbers = (before != evidence.ABSENT).astype(np.float64).T @ (after != evidence.ABSENT)
-    return np.stack([a.conj().T @ b, numbers])
+def _lagged(places: np.ndarray) -> np.ndarray:
+    """Return sums on the circle over each row and the next, with the number of their cells."""
+    shown = places != evidence.ABSENT
+    (cc, cs, *_), (sc, ss, *_), _, (*_, numbers) = _products(places, shown, 1)
+    return np.stack([cc + ss + 1j * (cs - sc), numbers])
 
 
 class Audit(Attack):
@@ -137,8 +141,9 @@ class Audit(Attack):
         present = coarse != evidence.ABSENT
         row = placed.first_row + np.arange(n)
         block = row * self._blocks // max(self._records, 1)
+        ends = np.searchsorted(block, np.arange(self._blocks), side="right")
         kept = placed.own < positions.kept
-        by_block = [[np.bincount(block, w[:, j], self._blocks) for w in (present, kept)] for j in range(d)]
+        by_block = [[_by_run(w[:, j], ends) for w in (present, kept)] for j in range(d)]
         numbers = [(g, rows) for g, (_, rows, _) in zip(placed.groups, positions.groups, strict=True)]
         of_recipes = []
         if many := len(positions.recipes):
@@ -154,38 +159,38 @@ class Audit(Attack):
             "others": list(self._by_two(placed, level, levels)),
             "recipes": of_recipes,
             "blocks": [np.array(by_block)],
-            "pairs": _products(placed.joint, placed.joint < positions.kept),
+            "pairs": _two_columns(_places(placed.joint), placed.joint < positions.kept),
             "exposed": [exposed],
         }
         window = coarse[: max(0, _WINDOW - placed.first_row)]
-        lagged = _lagged(coarse[:-1], coarse[1:])
-        return AuditCounts(sums, lagged, coarse[:1].copy(), coarse[-1:].copy(), [window] if len(window) else [])
+        return AuditCounts(
+            sums, _lagged(coarse), coarse[:1].copy(), coarse[-1:].copy(), [window] if len(window) else []
+        )
 
     def _levels(self, placed: PlacedRecords) -> tuple[np.ndarray, int]:
         kinds, numbers = self.positions.numbers.law.shape
-        return placed.kinds * numbers + placed.numbers, kinds * numbers
+        return joined([placed.kinds, placed.numbers], [kinds, numbers]), kinds * numbers
 
     def _transitions(self, column: int, placed: PlacedRecords) -> np.ndarray:
         rows, law = self.positions.tables[column]
-        positions = placed.own[:, column]
-        some = np.flatnonzero(~np.isnan(positions))
+        some = _shown(positions := placed.own[:, column])
         moved = (positions[some] - law[0]) * ((len(law) - 1) / (1 - law[0]))
-        cells = np.where(moved < 0, 0, 1 + np.clip(moved.astype(np.int64), 0, len(law) - 2))
+        cells = np.clip(np.floor(moved) + 1, 0, len(law) - 1).astype(np.uint8)
         return _table(placed.rows[column][some], cells, rows, len(law))
 
     def _by_two(self, placed: PlacedRecords, level: np.ndarray, levels: int) -> Iterator[np.ndarray]:
         """Yield the levels, positions and recipes of the records of each pair of original values."""
         groups = [
-            g if rows == few else g * few // rows
+            g if rows == few else g.astype(np.uint32) * few // rows
             for g, few, (_, rows, _) in zip(placed.groups, self._coarse, self.positions.groups, strict=True)
         ]
         shown = {}
         for column in {c for _, _, c in self.positions.groups if c is not None}:
-            some = np.flatnonzero(~np.isnan(placed.own[:, column]))
-            shown[column] = some, (placed.own[some, column] * CELLS).astype(np.int64)
+            some = _shown(positions := placed.own[:, column])
+            shown[column] = some, (positions[some] * CELLS).astype(np.uint8)
         for a, b in self._pairs:
             size = self._coarse[a] * self._coarse[b]
-            both = groups[a] * self._coarse[b] + groups[b]
+            both = joined([groups[a], groups[b]], [self._coarse[a], self._coarse[b]])
             yield _table(both, level, size, levels)
             for column in self._columns_of(a, b):
                 some, cells = shown[column]
@@ -314,26 +319,50 @@ class Audit(Attack):
         )
 
 
-def _products(positions: Floats, kept: np.ndarray) -> list[np.ndarray]:
+def _shown(positions: Floats) -> slice | np.ndarray:
+    """Return where a column has positions."""
+    absent = np.isnan(positions)
+    return np.flatnonzero(~absent) if absent.any() else slice(None)
+
+
+def _by_run(some: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """Return how many rows are marked in each of the runs that end there."""
+    return np.diff(np.append(0, np.cumsum(some))[ends], prepend=0)
+
+
+def _products(places: np.ndarray, kept: np.ndarray, apart: int = 0) -> np.ndarray:
+    """Return the sums of products of each row's and a later row's columns, (4, 4, columns, columns).
+
+    The columns are cosines, sines, 1 where a cell is shown and 1 where it is kept, in parts that fit the cache.
+    """
+    rows, d = places.shape
+    found = np.zeros((4 * d, 4 * d))
+    for start in range(0, rows - apart, _AT_ONCE):
+        part = slice(start, start + _AT_ONCE + apart)
+        some = _ON_CIRCLE.take(places[part] + (kept[part] << np.uint16(8))).view(np.float32)
+        found += some[: len(some) - apart].T @ some[apart:]
+    return found.reshape(d, 4, d, 4).transpose(1, 3, 0, 2)
+
+
+def _two_columns(places: np.ndarray, kept: np.ndarray) -> list[np.ndarray]:
     """Count for any two columns the records that show both, keep the first and show the second, and keep both.
 
     With them the sums of their positions on the circle, apart and together.
     """
-    d, places = positions.shape[1], _places(positions)
-    shown, stayed = (places != evidence.ABSENT).astype(np.float64), kept.astype(np.float64)
-    circle = evidence.CIRCLE[places].view(np.float64)  # cosines and sines in turn
-    (cc, cs), (sc, ss) = (circle.T @ circle).reshape(d, 2, d, 2).transpose(1, 3, 0, 2)
+    (cc, cs, *_), (sc, ss, *_), (*_, shown, _), (*_, stayed, both) = _products(places, kept)
     apart, together = cc + ss + 1j * (cs - sc), cc - ss + 1j * (cs + sc)
-    return [shown.T @ shown, stayed.T @ shown, stayed.T @ stayed, apart, together]
+    return [shown, stayed, both, apart, together]
 
 
 def _places(positions: Floats) -> np.ndarray:
     """Return the places of positions on the circle."""
-    return np.where(np.isnan(positions), evidence.ABSENT, positions * evidence.ABSENT).astype(np.uint8)
+    absent = np.isnan(positions)
+    shown = np.where(absent, 1.0, positions) if absent.any() else positions
+    return (shown * evidence.ABSENT).astype(np.uint8)
 
 
 def _table(rows: np.ndarray, cells: np.ndarray, height: int, width: int) -> np.ndarray:
-    return np.bincount(rows * width + cells, minlength=height * width).reshape(height, width)
+    return code_counts(joined([rows, cells], [height, width]), height * width).reshape(height, width)
 
 
 def merged(a: dict[str, list[np.ndarray]], b: dict[str, list[np.ndarray]]) -> dict[str, list[np.ndarray]]:

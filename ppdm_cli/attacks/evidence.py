@@ -130,7 +130,9 @@ def series_p(positions: np.ndarray) -> Floats:
     if not present.all():
         both = np.fft.irfft(np.abs(np.fft.rfft(present, size)) ** 2, size)[:n]
         pairs = np.rint(both).astype(np.int64)
-    lags = circle_p(np.fft.ifft(squares)[1:n], pairs[1:])
+    lags = circle_p(
+        np.fft.rfft(squares)[1:n] / size, pairs[1:]
+    )  # the inverse but for conjugates, as they are real
     return np.concatenate([lags, circle_p(np.sqrt(squares), pairs[0])])
 
 

@@ -62,7 +62,9 @@ class GroupedCodes:
         return cls(domain.size, domain.nulls)
 
     def __call__(self, codes: np.ndarray) -> np.ndarray:
-        return np.where(codes == self._null, self.rows - 1, codes.astype(np.int64) // self._per_row)
+        if self._per_row == 1:
+            return codes
+        return np.where(codes == self._null, self.rows - 1, codes // self._per_row)
 
 
 def _chances(kept: float, moved: int) -> Floats:
@@ -120,9 +122,10 @@ class SeparateLaw:
 
     def _build(self, matrix: Matrix) -> None:
         groups = min(matrix.outputs, GROUPS, max(2, _LARGEST // matrix.inputs))
-        self._group = np.arange(matrix.outputs) * groups // matrix.outputs
-        law = matrix.backward(np.eye(groups)[self._group])
-        law[np.arange(matrix.inputs), self._group[matrix.unchanged]] -= self.stays
+        group = np.arange(matrix.outputs) * groups // matrix.outputs
+        law = matrix.backward(np.eye(groups)[group])
+        law[np.arange(matrix.inputs), group[matrix.unchanged]] -= self.stays
+        self._group = group + 1
         self._shares = np.concatenate([self.stays[:, None], np.maximum(law, 0.0)], axis=1)
         self._below = np.cumsum(self._shares, axis=1) - self._shares
 
@@ -132,10 +135,11 @@ class SeparateLaw:
         within = uniform_cells(Coins(self._key), records.addresses, np.zeros(len(published), np.uint8))
         if self._noise is not None:
             return self._of_noise(self._noise, records.noisy[self._target.name], original.numbers, within)
-        group = self._group[published] + 1
-        group[published == self._target.matrix.unchanged[original.codes]] = 0
-        shares = self._shares[original.codes, group]
-        positions = self._below[original.codes, group] + within * shares
+        group = self._group.take(published)
+        group[published == self._target.matrix.unchanged.take(original.codes)] = 0
+        at = original.codes * np.intp(self._shares.shape[1]) + group
+        shares = self._shares.take(at)
+        positions = self._below.take(at) + within * shares
         return np.minimum(positions, _BELOW_ONE), int(np.count_nonzero(shares <= 0))
 
     @staticmethod
@@ -395,7 +399,7 @@ class Positions:
     def placed(self, records: Records) -> PlacedRecords:
         """Return the positions of some records, and the values that these should be independent of."""
         n, recipes, every = records.count, records.recipes, records.first_row + np.arange(records.count)
-        own = np.full((n, len(self.names)), np.nan)
+        own = np.full((len(self.names), n), np.nan).T  # a column's positions are beside each other
         number, exposed = np.zeros(n, np.int64), np.ones(n)
         beyond, stayed, rows_of = np.zeros(len(self._targets), np.int64), list[np.ndarray](), []
         coins, under = _RecordCoins(records.lam), list[tuple[int, int, ExposedLaw, _CellsRevealed]]()
@@ -421,7 +425,7 @@ class Positions:
                         under.append((column, index, law, cell))
                 beyond[column] += outside
                 if not law.noisy:
-                    kept = self._alone[recipes[rows], column]
+                    kept = self._alone[recipes[rows] if len(self._alone) > 1 else slice(1), column]
                     number[rows] += own[rows, column] < kept
                     exposed[rows] *= kept / np.maximum(stays, kept)
         joint = own
