@@ -2,7 +2,8 @@
 
 Given a latent class, all columns of a record are independent. EM learns each class's share, and the
 distribution of each column's originals within it, from the published codes and their matrices. Where many
-smooth attributes move together, a few classes describe them better than pairs of columns do.
+smooth attributes move together, a few classes describe them better than pairs of columns do. Records that are
+held back judge models, by how likely they make the answers that those records published.
 """
 
 from __future__ import annotations
@@ -16,8 +17,10 @@ import numpy as np
 from scipy.special import logsumexp, softmax
 
 from ppdm_cli.arrays import Codes, Floats
-from ppdm_cli.attacks.sample_columns import SampleColumns, judges
-from ppdm_cli.estimating import TINY, shares
+from ppdm_cli.channels import Channel
+from ppdm_cli.estimating import TINY, maximum_likelihood, shares, tabulated
+from ppdm_cli.joint import FOLDS, Sample
+from ppdm_cli.releases import Exposure
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -33,6 +36,51 @@ SMOOTHING = 1.0
 """Records that are added to each class, divided as all records are."""
 SPREAD = 0.5
 """The difference between the logarithms of the first distributions from class to class."""
+JUDGES = 1 << 14
+"""The number of held-out records that judge."""
+
+
+@dataclass(frozen=True, eq=False)
+class SampleColumns:
+    """The published columns of a sample, the class among them."""
+
+    channels: list[Channel]
+    codes: list[Codes]
+    held: np.ndarray
+    """The records that were held back."""
+
+    @classmethod
+    def of(cls, sample: Sample, without: int = -1) -> SampleColumns:
+        """Return the columns of all records, or of those outside one fold."""
+        rows = np.flatnonzero(sample.folds != without)
+        codes = [c[rows] for c in (*sample.codes, sample.labels)]
+        return cls([*sample.channels, sample.label], codes, sample.folds[rows] == (without + 1) % FOLDS)
+
+    def matrix(self, place: int) -> Floats:
+        return Exposure.of(self.channels[place]).matrix
+
+    def counts(self, *places: int) -> np.ndarray:
+        """Return the counts of each published combination: (learned from or held back, cells ...)."""
+        shape = [2, *(self.channels[p].published.size for p in places)]
+        return tabulated([self.held.astype(np.uint8), *(self.codes[p] for p in places)], shape)
+
+    def prior(self, place: int) -> Floats:
+        """Return the most likely shares of the originals, from the records to learn from."""
+        published = self.counts(place)[0].astype(np.float64)
+        if not self.channels[place].kept:
+            published = maximum_likelihood(published, [self.channels[place].matrix])
+        raised = np.maximum(published, 1e-6)
+        return np.asarray(raised / raised.sum())
+
+
+def judged(columns: SampleColumns, place: int, rows: np.ndarray, likely: Floats) -> Floats:
+    """Return the log-likelihood of each of a column's answers, given beliefs about the originals."""
+    law = columns.matrix(place)[columns.codes[place][rows]]
+    return np.asarray(np.log(np.maximum((likely * law).sum(axis=1), TINY)))
+
+
+def judges(columns: SampleColumns) -> np.ndarray:
+    return np.flatnonzero(columns.held)[:JUDGES]
 
 
 @dataclass(frozen=True, eq=False)

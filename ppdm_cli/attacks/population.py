@@ -15,9 +15,8 @@ from scipy.special import logsumexp, softmax
 
 from ppdm_cli.arrays import Codes, Floats
 from ppdm_cli.attacks.adversary import LARGEST_DOMAIN, AttackedAttribute
-from ppdm_cli.attacks.latent_classes import FEWEST_COLUMNS, learn_classes
+from ppdm_cli.attacks.latent_classes import FEWEST_COLUMNS, SampleColumns, learn_classes
 from ppdm_cli.attacks.likelihood import CellReader, Likelihoods, Scores, ShownCells
-from ppdm_cli.attacks.sample_columns import SampleColumns
 from ppdm_cli.estimating import TINY
 from ppdm_cli.releases import Exposures, Strata
 from ppdm_cli.repeatable import hashed, uniform

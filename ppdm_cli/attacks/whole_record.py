@@ -34,11 +34,17 @@ from ppdm_cli.attacks.adversary import (
     Guess,
     Records,
 )
-from ppdm_cli.attacks.latent_classes import FEWEST_COLUMNS, LatentClasses, learn_classes
+from ppdm_cli.attacks.latent_classes import (
+    FEWEST_COLUMNS,
+    LatentClasses,
+    SampleColumns,
+    judged,
+    judges,
+    learn_classes,
+)
 from ppdm_cli.attacks.posterior import Posterior, learn_kept
 from ppdm_cli.attacks.report import Belief
 from ppdm_cli.attacks.run import Attack
-from ppdm_cli.attacks.sample_columns import SampleColumns, judged, judges
 from ppdm_cli.attacks.scoring import Beliefs, Measures, Worth, enough, estimable, estimated_worth
 from ppdm_cli.engine import step
 from ppdm_cli.errors import UsageError, argument, listed
