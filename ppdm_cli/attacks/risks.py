@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +20,7 @@ from ppdm_cli.arrays import Floats, wilson
 from ppdm_cli.attacks.adversary import Adversary
 from ppdm_cli.attacks.report import RiskFigures
 from ppdm_cli.attacks.run import Attack
+from ppdm_cli.engine import step
 from ppdm_cli.errors import DataError, UsageError
 from ppdm_cli.repeatable import hashed
 from ppdm_cli.tables import Table, loaded
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 ATTEMPTS, MOST_TRIED, COLUMNS = 1000, 20_000, 3
 """The numbers of tries of each risk, of combinations to look at, and of columns in one."""
+MOST_MARKS = 1 << 9
+"""The most answers of all records to a question about one column that are held, as bits."""
 TOLERANCE = 0.05
 """The share by which a guessed number may be wrong."""
 Asked = tuple[int, Callable[[Floats, float], np.ndarray], float]
@@ -77,13 +80,22 @@ class ComparedColumn:
         shown = self.published[~np.isnan(self.published)]
         return float(np.median(shown)) if len(shown) else 0.0
 
+    @cached_property
+    def values(self) -> tuple[Floats, np.ndarray]:
+        """Return the published values, each once, and which of them each record has."""
+        values, which = np.unique(self.published, return_inverse=True)
+        return values, which.astype(np.int32)
+
     def away(self, value: float) -> np.ndarray:
         """Return the distance of each published value from one: 1 at most, and 0 between two nulls."""
+        values, which = self.values
         if np.isnan(value):
-            return (~np.isnan(self.published)).astype(np.float32)
-        if not self.ordered:
-            return (self.published != value).astype(np.float32)
-        return np.nan_to_num(abs(self.published - value) / self.width, nan=1.0).astype(np.float32)
+            found = ~np.isnan(values)
+        elif not self.ordered:
+            found = values != value
+        else:
+            found = np.nan_to_num(abs(values - value) / self.width, nan=1.0)
+        return found.astype(np.float32).take(which)
 
     def right(self, guesses: Floats, value: float) -> np.ndarray:
         """Return whether guesses are right; numbers may be off by a share of the guess."""
@@ -130,19 +142,20 @@ def _singled_out(columns: Sequence[ComparedColumn], rng: np.random.Generator) ->
     published, original = (
         _distinct(t) for t in zip(*((c.published, c.original) for c in columns), strict=True)
     )
+    of_rows, of_people = _marker(published), _marker(original)
     many = min(COLUMNS, len(columns))
     hits = tried = by_guess = 0
     for _ in range(MOST_TRIED):
         row, places = rng.integers(published.shape[1]), rng.choice(len(columns), many, replace=False)
         asked = [(p, _beyond(columns[p], published[p, row]), published[p, row]) for p in places]
-        if _fitting(published, asked) == 1:
-            tried, hits = tried + 1, hits + (_fitting(original, asked) == 1)
+        if _fitting(of_rows, asked) == 1:
+            tried, hits = tried + 1, hits + (_fitting(of_people, asked) == 1)
         if tried == ATTEMPTS:
             break
     for _ in range(ATTEMPTS):
         places = rng.choice(len(columns), many, replace=False)
         asked = [(p, *_at_random(columns[p], rng)) for p in places]
-        by_guess += _fitting(original, asked) == 1
+        by_guess += _fitting(of_people, asked) == 1
     return _figures("singling out", hits, tried, by_guess, ATTEMPTS)
 
 
@@ -152,11 +165,18 @@ def _distinct(columns: Sequence[Floats]) -> Floats:
     return np.where(np.isneginf(found), np.nan, found)
 
 
-def _fitting(values: Floats, asked: Sequence[Asked]) -> int:
-    found = np.ones(values.shape[1], bool)
-    for place, test, value in asked:
-        found &= np.isnan(values[place]) if np.isnan(value) else test(values[place], value)
-    return int(np.count_nonzero(found))
+def _marker(values: Floats) -> Callable[..., np.ndarray]:
+    """Return a function for the records that fit what is asked of a column, as bits."""
+
+    @lru_cache(MOST_MARKS)
+    def marks(place: int, test: Callable[[Floats, float], np.ndarray], value: float) -> np.ndarray:
+        return np.packbits(np.isnan(values[place]) if np.isnan(value) else test(values[place], value))
+
+    return marks
+
+
+def _fitting(marks: Callable[..., np.ndarray], asked: Sequence[Asked]) -> int:
+    return int(np.bitwise_count(np.bitwise_and.reduce([marks(*one) for one in asked])).sum())
 
 
 def _beyond(column: ComparedColumn, value: float) -> Callable[[Floats, float], np.ndarray]:
@@ -170,7 +190,7 @@ def _at_random(
     column: ComparedColumn, rng: np.random.Generator
 ) -> tuple[Callable[[Floats, float], np.ndarray], float]:
     tests = [np.equal, np.not_equal, np.greater, np.less, np.greater_equal, np.less_equal]
-    return tests[rng.integers(len(tests) if column.ordered else 2)], rng.choice(np.unique(column.published))
+    return tests[rng.integers(len(tests) if column.ordered else 2)], rng.choice(column.values[0])
 
 
 # -- linkability and inference
@@ -181,15 +201,17 @@ def _by_nearest(columns: Sequence[ComparedColumn], rng: np.random.Generator) -> 
     people, rows = len(columns[0].original), len(columns[0].published)
     drawn = rng.choice(people, min(ATTEMPTS, people), replace=False)
     linked, hits, by_guess = 0.0, np.zeros(len(columns)), np.zeros(len(columns))
-    for person in drawn:
-        away = [c.away(c.original[person]) for c in columns]
-        one, other = (_nearest(sum(away[half::2], np.zeros(rows, np.float32))) for half in (0, 1))
-        linked += len(np.intersect1d(one, other)) / (len(one) * len(other))
-        total = sum(away, np.zeros(rows, np.float32))
-        for place, (column, own) in enumerate(zip(columns, away, strict=True)):
-            value = column.original[person]
-            hits[place] += column.right(column.published[_nearest(total - own)], value).mean()
-            by_guess[place] += column.right(column.published[rng.integers(rows, size=1)], value).mean()
+    with step("looking for the nearest rows", len(drawn)) as advance:
+        for person in drawn:
+            away = [c.away(c.original[person]) for c in columns]
+            one, other = (_nearest(sum(away[half::2], np.zeros(rows, np.float32))) for half in (0, 1))
+            linked += len(np.intersect1d(one, other)) / (len(one) * len(other))
+            total = sum(away, np.zeros(rows, np.float32))
+            for place, (column, own) in enumerate(zip(columns, away, strict=True)):
+                value = column.original[person]
+                hits[place] += column.right(column.published[_nearest(total - own)], value).mean()
+                by_guess[place] += column.right(column.published[rng.integers(rows, size=1)], value).mean()
+            advance(1)
     yield _figures("linkability", linked, len(drawn), len(drawn) / rows, len(drawn))
     for column, right, guess in zip(columns, hits, by_guess, strict=True):
         yield _figures(f"inference of {column.name}", float(right), len(drawn), float(guess), len(drawn))
