@@ -96,7 +96,7 @@ class Audit(Attack):
 
     name = "audit"
     about = "Tests whether the release was perturbed as its sidecar says."
-    needs_original = True
+    needs_original = needs_every_record = True
 
     def __init__(self, positions: Positions, records: int, seed: int) -> None:
         self.positions, self._records, self._seed = positions, records, seed

@@ -50,7 +50,7 @@ class Link(Attack):
 
     name = "link"
     about = "Someone who knows a person's attributes, all or some, looks for the person's row."
-    by_neighbours = True
+    needs_every_record = True
 
     def __init__(self, adversary: Adversary, people: int) -> None:
         sidecar, self._targets, self._people = adversary.sidecar, adversary.targets, people

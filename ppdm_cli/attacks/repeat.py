@@ -33,7 +33,7 @@ class Repeat(Attack):
     def __init__(self, adversary: Adversary) -> None:
         targets = adversary.targets.values()
         self._matrices = {t.name: t.channel.again for t in targets if t.channel.again is not None}
-        self._release, self.closed = adversary.sidecar.release, [*adversary.targets]
+        self._release = adversary.sidecar.release
 
     @classmethod
     def learn(cls, adversary: Adversary) -> Self:

@@ -57,7 +57,7 @@ class Order(Attack):
     name = "order"
     about = "The order of the rows."
     needs_every_attribute = True
-    by_neighbours = True
+    needs_every_record = True
 
     def __init__(self, adversary: Adversary) -> None:
         self._targets = adversary.targets

@@ -57,8 +57,8 @@ class Attack(Protocol):
     """True if it compares two tables whose rows need not pair, and so runs only if it alone is named."""
     needs_every_attribute: ClassVar[bool] = False
     """True if every record has to publish every attribute, separately from the others."""
-    by_neighbours: ClassVar[bool] = False
-    """True if a guess depends on the records around it: then all are guessed, however many there are."""
+    needs_every_record: ClassVar[bool] = False
+    """True if it gets all records, however many there are, and not a few million that are drawn at random."""
     strength: int = 0
     """The rank by which the guesses of the strongest attack that ran are written; those of rank 0 never are."""
     closed: Collection[str] = ()
@@ -153,10 +153,10 @@ class AttackRun:
         self._reader = adversary.reader()
         self._share = min(1.0, MOST_GUESSED / adversary.records)
         self._drawn_by = hashed([adversary.sidecar.release, "guessed"])
-        if self._share < 1 and any(self._tries(a) and not a.by_neighbours for a in self.attacks):
+        if self._share < 1 and any(self._tries(a) and not a.needs_every_record for a in self.attacks):
             adversary.remarks.append(
-                f"Guesses are tried on about {MOST_GUESSED:,} of the {adversary.records:,} records, "
-                "drawn at random."
+                f"Guesses and repetitions are tried on about {MOST_GUESSED:,} of the "
+                f"{adversary.records:,} records, drawn at random."
             )
 
     def __getstate__(self) -> dict[str, object]:
@@ -168,9 +168,10 @@ class AttackRun:
         if self._share < 1:
             some = records.part(np.flatnonzero(uniform(records.addresses, self._drawn_by) < self._share))
         for attack in self.attacks:
+            own = records if attack.needs_every_record else some
             if self._tries(attack):
-                self._guess(attack, records if attack.by_neighbours else some, seen)
-            if (counted := attack.counted(records)) is not None:
+                self._guess(attack, own, seen)
+            if (counted := attack.counted(own)) is not None:
                 seen.counted[attack.name] = counted
         if records.truths is not None:
             seen.agreement = Agreement.of(self.adversary.targets.values(), records)
