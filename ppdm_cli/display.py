@@ -32,7 +32,7 @@ class Displayed:
 
     def _body(self) -> Any:
         """Return a polars frame, or lines of text."""
-        return []
+        return getattr(self, "frame", [])
 
     def __repr__(self) -> str:
         text = one_line(f"<{type(self).__name__}: {', '.join(self._words())}>")

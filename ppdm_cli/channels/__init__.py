@@ -1,5 +1,4 @@
-"""Channels for perturbing and for all readers of releases: the laws by which codes are replaced, one file a
-kind.
+"""Channels for perturbing and for all readers of releases: the laws by which codes are replaced, in kinds.
 
 A kind is two things: a *spec* (its name and parameters, as in the sidecar) and, for a domain, a *matrix* (the
 law as numbers, for perturbing and estimating). A `Channel` is both with the domains that they are for. Kinds
@@ -33,11 +32,10 @@ from ppdm_cli.channels.base import (
     schemes,
     within,
 )
-from ppdm_cli.channels.binary import BinarySpec
 from ppdm_cli.channels.block import BlockSpec
 from ppdm_cli.channels.box import Box, BoxSpec, best_widths, information
 from ppdm_cli.channels.copies import together
-from ppdm_cli.channels.dense import DenseSpec
+from ppdm_cli.channels.dense import BinarySpec, DenseSpec, SymmetricSpec
 from ppdm_cli.channels.exact_draw import (
     ExactDraw,
     checked_gamma,
@@ -58,58 +56,13 @@ from ppdm_cli.channels.matrix import (
     likeliest,
 )
 from ppdm_cli.channels.mixture import Blur, Mixture, blended
-from ppdm_cli.channels.symmetric import SymmetricSpec
 
 __all__ = [
-    "DEFAULT_KIND",
-    "FIGURES",
-    "KINDS",
-    "SUBSTITUTION",
-    "AdditiveSpec",
-    "BandSpec",
-    "Beyond",
-    "BinarySpec",
-    "BlockSpec",
-    "Blocks",
-    "Blur",
-    "Box",
-    "BoxSpec",
-    "CellCoins",
-    "Channel",
-    "DenseSpec",
-    "ExactDraw",
-    "GammaDiagonal",
-    "GammaDiagonalSpec",
-    "GammaSpec",
-    "Law",
-    "Matrix",
-    "Mixture",
-    "Name",
-    "Noisy",
-    "Recorded",
-    "Request",
-    "Scalar",
-    "Spec",
-    "Substitution",
-    "SymmetricSpec",
-    "WrittenLaw",
-    "applied",
-    "best_widths",
-    "beyond_values",
-    "blended",
-    "checked_gamma",
-    "checked_kind",
-    "continued",
-    "information",
-    "json_gamma",
-    "kind_names",
-    "left_inverse",
-    "likeliest",
-    "register_kind",
-    "rounded_down",
-    "schemes",
-    "together",
-    "uniform_below",
-    "uniform_below_wide",
-    "within",
+    "DEFAULT_KIND", "FIGURES", "KINDS", "SUBSTITUTION", "AdditiveSpec", "BandSpec", "Beyond", "BinarySpec",
+    "BlockSpec", "Blocks", "Blur", "Box", "BoxSpec", "CellCoins", "Channel", "DenseSpec", "ExactDraw",
+    "GammaDiagonal", "GammaDiagonalSpec", "GammaSpec", "Law", "Matrix", "Mixture", "Name", "Noisy",
+    "Recorded", "Request", "Scalar", "Spec", "Substitution", "SymmetricSpec", "WrittenLaw", "applied",
+    "best_widths", "beyond_values", "blended", "checked_gamma", "checked_kind", "continued", "information",
+    "json_gamma", "kind_names", "left_inverse", "likeliest", "register_kind", "rounded_down", "schemes",
+    "together", "uniform_below", "uniform_below_wide", "within",
 ]  # fmt: skip

@@ -1,8 +1,10 @@
-"""Any matrix, entry by entry: whole numbers over one scale, drawn exactly from alias tables.
+"""Kinds whose probabilities an owner gives: entry by entry, for two values, or one for every replacement.
 
-Walker's alias method with whole numbers: column k's weights w_h sum to S, so N columns of height S are filled
-with N w_h, each column from at most two codes. One number below N S gives a column and a height in it: O(1) a
-draw, whatever N is, and exact.
+A dense matrix has whole numbers over one scale, drawn exactly from alias tables. Walker's alias method with
+whole numbers: column k's weights w_h sum to S, so N columns of height S are filled with N w_h, each column from
+at most two codes. One number below N S gives a column and a height in it: O(1) a draw, whatever N is, and
+exact. A binary channel is one of two values, each with its own probability of becoming the other (Ma and
+Sivakumar's binary scheme). A symmetric channel is a gamma-diagonal matrix by its off-diagonal entry.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import csv
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
+from fractions import Fraction
 from functools import cached_property
 from math import inf
 from pathlib import Path
@@ -22,7 +25,9 @@ from msgspec import UNSET, Meta, UnsetType
 from ppdm_cli.arrays import Codes, Floats
 from ppdm_cli.channels.base import Beyond, Channel, Request, Spec, register_kind
 from ppdm_cli.channels.exact_draw import LARGEST_RANGE, ExactDraw
+from ppdm_cli.channels.gamma_diagonal import GammaDiagonal
 from ppdm_cli.channels.matrix import Explicit, codes_of
+from ppdm_cli.display import decimal
 from ppdm_cli.domain import Domain
 from ppdm_cli.errors import RefusedError, UsageError, quoted
 from ppdm_cli.files import content
@@ -257,5 +262,105 @@ class DenseSpec(WeightsSpec, frozen=True, tag="dense", tag_field="kind", kw_only
                 )
         columns, scale = scaled_columns(chances)
         spec = cls(attributes=[name], scale=scale, columns=columns)
+        spec.law(domain)
+        return spec, UNSET
+
+
+Chance = Annotated[float, Meta(ge=0, le=1)]
+
+
+def read_chance(value: object) -> float:
+    """Read a probability of at most six decimals."""
+    number = decimal(value)
+    if not (0 <= number <= 1 and number == round(number, 6)):
+        raise UsageError(
+            "no-probability", "a probability is a number from 0 to 1 of at most six decimals", "try 0.05"
+        )
+    return float(number)
+
+
+def read_flips(value: object) -> list[float]:
+    """Read the chances that the first value becomes the second, and the second the first."""
+    parts = value.split(":") if isinstance(value, str) else value
+    if not isinstance(parts, (list, tuple)) or len(parts) != 2:
+        raise UsageError(
+            "wrong-flips", "flips are two probabilities", "try flips=0.1:0.25, or flips = [0.1, 0.25]"
+        )
+    return [read_chance(p) for p in parts]
+
+
+@register_kind
+class BinarySpec(WeightsSpec, frozen=True, tag="binary", tag_field="kind", kw_only=True):
+    """The record of a binary channel in a sidecar: the probability of each value to become the other."""
+
+    about = (
+        "Swaps two values: the first becomes the second with one probability, the second becomes the first "
+        "with another."
+    )
+    options: ClassVar[Mapping[str, Callable[[object], object]]] = {"flips": read_flips}
+
+    flips: Annotated[list[Chance], Meta(min_length=2, max_length=2)]
+
+    def matrix(self, domain: Domain) -> Weights:
+        if domain.size != 2:
+            raise RefusedError(
+                "binary-domain-size",
+                f"a binary matrix is for two values, this domain has {domain.size}",
+                "use matrix=symmetric or matrix=gamma-diagonal",
+            )
+        p, q = (Decimal(repr(f)) for f in self.flips)
+        columns, scale = scaled_columns([[1 - p, p], [q, 1 - q]])
+        return Weights(np.array(columns).T, scale)
+
+    def described(self) -> str:
+        return f"flips of {self.flips[0]:g} and {self.flips[1]:g}"
+
+    @classmethod
+    def asked(cls, name: str, domain: Domain, request: Request) -> tuple[Spec, Beyond | UnsetType]:
+        flips = request.options.get("flips")
+        if flips is None:
+            raise UsageError(
+                "missing-flips", "a binary matrix needs its two probabilities", "try flips=0.1:0.25"
+            )
+        spec = cls(attributes=[name], flips=flips)
+        spec.law(domain)
+        return spec, UNSET
+
+
+@register_kind
+class SymmetricSpec(Spec, frozen=True, tag="symmetric", tag_field="kind", kw_only=True):
+    """The record of a symmetric channel in a sidecar: the probability of each other value."""
+
+    about = "Replaces a value by each of the others with one given probability, and otherwise keeps it."
+    options: ClassVar[Mapping[str, Callable[[object], object]]] = {"each": read_chance}
+    takes_gamma = False
+
+    each: Annotated[float, Meta(gt=0, lt=1)]
+
+    def matrix(self, domain: Domain) -> GammaDiagonal:
+        each = Fraction(repr(self.each))
+        stays = 1 - (domain.size - 1) * each
+        if stays <= each:
+            raise RefusedError(
+                "symmetric-chance-too-large",
+                f"with a probability of {self.each:g} for each of {domain.size - 1} other values, a value "
+                "isn't more likely to stay than to become any one of them",
+                f"use each= below {1 / domain.size:.4g}",
+            )
+        return GammaDiagonal(stays / each, domain.size)
+
+    def described(self) -> str:
+        return f"{self.each:g} for each other value"
+
+    @classmethod
+    def asked(cls, name: str, domain: Domain, request: Request) -> tuple[Spec, Beyond | UnsetType]:
+        each = request.options.get("each")
+        if not each:
+            raise UsageError(
+                "missing-symmetric-chance",
+                "a symmetric matrix needs the probability of each other value",
+                "try each=0.05",
+            )
+        spec = cls(attributes=[name], each=each)
         spec.law(domain)
         return spec, UNSET

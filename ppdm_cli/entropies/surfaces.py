@@ -194,7 +194,8 @@ def reaching(
     for N in sizes:
         for k in COPIES:
             a, b = error**2 * records * k, N - 1
-            gamma = _rounded_up(1 + (b + sqrt(b * b + a * b * N)) / a)
+            four_digits = Context(prec=4, rounding=ROUND_CEILING)  # that are not below it
+            gamma = four_digits.create_decimal(repr(1 + (b + sqrt(b * b + a * b * N)) / a))
             if float(gamma) <= MOST_GAMMA / N and (gamma_max or inf) >= float(gamma) ** k:
                 row = of_grid([gamma], [N], rho1=rho1, records=records)[0]
                 row["expected_error"] /= sqrt(k)
@@ -211,8 +212,3 @@ def reaching(
             "allow a larger error or gamma, or fewer values",
         )
     return sorted(found, key=lambda r: (r["gamma_together"], r["N"]))
-
-
-def _rounded_up(gamma: float) -> Decimal:
-    """Return four digits that are not below it."""
-    return Context(prec=4, rounding=ROUND_CEILING).create_decimal(repr(gamma))

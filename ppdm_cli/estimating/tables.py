@@ -26,8 +26,16 @@ from ppdm_cli.display import Displayed
 from ppdm_cli.domain import Domain
 from ppdm_cli.engine import Batch, fold
 from ppdm_cli.errors import UsageError, counted, listed, quoted
-from ppdm_cli.estimating.estimators import ESTIMATORS, Matrices, expectation_maximisation, maximum_likelihood
-from ppdm_cli.estimating.intervals import Coverage, Interval, intervals, no_intervals
+from ppdm_cli.estimating.estimators import (
+    ESTIMATORS,
+    Coverage,
+    Interval,
+    Matrices,
+    expectation_maximisation,
+    intervals,
+    maximum_likelihood,
+    no_intervals,
+)
 from ppdm_cli.estimating.laws import PooledLaw, StratumLaw, by_attribute, check_work, law_of
 from ppdm_cli.releases import Grouped, Strata, axes_of, encoded, never_together
 from ppdm_cli.sidecar import Sidecar

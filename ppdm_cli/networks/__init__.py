@@ -22,10 +22,9 @@ from ppdm_cli.display import Displayed, names, up
 from ppdm_cli.errors import MismatchError, UsageError, argument, counted, listed, quoted, unknown_column
 from ppdm_cli.files import one_run
 from ppdm_cli.networks.files import NETWORKS, OUTPUTS, NetworkFile, load, parameter_frame
-from ppdm_cli.networks.learning import Estimation, learn_parameters
+from ppdm_cli.networks.learning import Estimation, learn_parameters, learn_structure
 from ppdm_cli.networks.network import Distance, Network, Node, distances, sample
 from ppdm_cli.networks.parties import Party, PartyLike, join, open_parties
-from ppdm_cli.networks.structure import learn_structure
 from ppdm_cli.releases import OWN
 from ppdm_cli.sidecar import COLUMN, Sidecar
 from ppdm_cli.tables import CsvOptions, TableLike
@@ -65,9 +64,6 @@ class LearntNetwork(Displayed):
 
     def _words(self) -> list[str]:
         return [*([] if self.records is None else [counted(self.records, "record")]), *self.network._words()]
-
-    def _body(self) -> object:
-        return self.frame
 
 
 @one_run()
@@ -119,7 +115,8 @@ def train_bayes(
         done = _with_structure(open_parties(given, csv, withheld=True), learn_structure, nodes, asked)
     else:
         structure = _network(network)
-        named = _named(structure, nodes)
+        _check_nodes(nodes, list(structure.nodes))
+        named = [n for n in structure.nodes if not nodes or n in nodes]
         done = _learnt(structure, named, open_parties(given, csv), asked)
     return done if compare is None else _compared(done, compare, csv)
 
@@ -168,9 +165,7 @@ def _with_structure(
 ) -> LearntNetwork:
     """Return a tree over the columns, learned from the published codes of each two of them."""
     columns = [n for p in parties for n in p.table.schema.names if n != COLUMN]
-    for name in nodes:
-        if name not in columns:
-            raise unknown_column(name, columns, "nodes")
+    _check_nodes(nodes, columns)
     usual = [n for p in parties for n in p.usual_nodes]
     with ExitStack() as stack:
         wanted = [n for n in columns if n in (nodes or usual)]
@@ -192,7 +187,11 @@ def _compared(done: LearntNetwork, reference: Network | TableLike, csv: CsvOptio
         names = [n.name for n in done.network if n.parameters is not None]
         reference = _learnt(done.network, names, [party], Estimation()).network
     found = distances(reference, done.network)
-    return replace(done, distances=found, remarks=[*done.remarks, *_infinite(found)])
+    if named := [f"{quoted(d.node)} where {w or 'always'}" for d in found for w in d.where]:
+        why = "a state that the reference has there was estimated as impossible, which"
+        never = f"Infinite distances: {_first(named)}; {why} {argument('prior', 1)} never does."
+        done = replace(done, remarks=[*done.remarks, never])
+    return replace(done, distances=found)
 
 
 def _network(given: object) -> Network:
@@ -203,11 +202,10 @@ def _network(given: object) -> Network:
     return given if isinstance(given, Network) else load(given)
 
 
-def _named(structure: Network, nodes: Sequence[str]) -> list[str]:
-    for name in nodes:
-        if name not in structure.nodes:
-            raise unknown_column(name, structure.nodes, "nodes")
-    return [n for n in structure.nodes if not nodes or n in nodes]
+def _check_nodes(names: Sequence[str], known: Sequence[str]) -> None:
+    for name in names:
+        if name not in known:
+            raise unknown_column(name, known, "nodes")
 
 
 def _merged(networks: Sequence[Network], names: Sequence[str]) -> Network:
@@ -282,14 +280,6 @@ def _promise(epsilons: Sequence[float | None]) -> list[str]:
     gamma = f" (gamma {up(exp(sum(known))):.4g})" if sum(known) < 700 else ""
     epsilon = f"{sums}{up(sum(known)):.4g}{gamma}"
     return [f"Over the perturbed columns of a record, in {releases}, epsilon is {epsilon}."] * bool(known)
-
-
-def _infinite(found: Sequence[Distance]) -> list[str]:
-    """Return the sentence on infinite distances, with their cause."""
-    named = [f"{quoted(d.node)} where {w or 'always'}" for d in found for w in d.where]
-    why = "a state that the reference has there was estimated as impossible, which"
-    never = f"{argument('prior', 1)} never does"
-    return [f"Infinite distances: {_first(named)}; {why} {never}."] * bool(named)
 
 
 def _first(named: Sequence[str]) -> str:

@@ -111,11 +111,6 @@ def as_json(network: Network) -> str:
     return f'{_json(_head(network))[:-1]}, "nodes": {nodes}}}\n'
 
 
-def as_bif(network: Network) -> str:
-    stored = {n.name: msgspec.structs.replace(_stored(n), parents=[], parameters=[]) for n in network}
-    return write_bif(network, _json(_head(network)), {n: _json(s) for n, s in stored.items()})
-
-
 def parameter_frame(network: Network) -> pl.DataFrame:
     """Return a row for each parameter; null if it has no valid standard error."""
     import polars as pl
@@ -137,33 +132,6 @@ def parameter_frame(network: Network) -> pl.DataFrame:
             "records": pl.Series(np.repeat(records, K), nan_to_null=True), "exact": [node.exact] * (J * K),
         }))  # fmt: skip
     return pl.concat(frames)
-
-
-_WRITERS = {".bif": as_bif, ".json": as_json}
-OUTPUTS = (*_WRITERS, *suffixes())
-
-
-class NetworkFile:
-    """Destination of a network, in the format of the suffix; checked before any work, written whole."""
-
-    def __init__(self, stack: ExitStack, path: Path, force: bool) -> None:
-        if not path.name.lower().endswith(OUTPUTS):
-            raise UsageError(
-                "unknown-network-format",
-                f"{quoted(path.name)} has no suffix of a network",
-                f"name a file that ends in {', '.join(OUTPUTS)}",
-            )
-        self._write = _WRITERS.get(path.suffix.lower())
-        self.into: Output | PendingFile = (
-            stack.enter_context(PendingFile(path, force)) if self._write else Output(stack, path, force=force)
-        )
-
-    def fill(self, network: Network, sidecar: Sidecar) -> None:
-        if isinstance(self.into, Output):
-            frame = parameter_frame(network)
-            self.into.fill_frame(frame, msgspec.structs.replace(sidecar, records=len(frame)))
-        elif self._write:
-            self.into.put(self._write(network).encode())
 
 
 def load(path: str | Path) -> Network:
@@ -309,12 +277,13 @@ def _filled(node: Node, nodes: dict[str, Node], rows: list[str], quotes: Sequenc
     return replace(node, parameters=table.reshape(-1, own))
 
 
-def write_bif(network: Network, head: str, comments: dict[str, str]) -> str:
+def as_bif(network: Network) -> str:
     """Return a file that every reader reads, with a comment of its own and one for each node."""
     names = _identifiers(list(network.nodes))
     states = {n.name: [s if all(map(_PLAIN.fullmatch, n.states)) else f"s{i}" for i, s in enumerate(n.states)]
               for n in network}  # fmt: skip
-    out = [f"{_OURS}{head}", *(f"{_OURS}{names[n]} {comments[n]}" for n in network.nodes)]
+    bare = (msgspec.structs.replace(_stored(n), parents=[], parameters=[]) for n in network)
+    out = [f"{_OURS}{_json(_head(network))}", *(f"{_OURS}{names[n.name]} {_json(n)}" for n in bare)]
     out += ["network learned {", "}"]
     for node in network:
         own = states[node.name]
@@ -345,3 +314,33 @@ def _identifiers(names: list[str]) -> dict[str, str]:
     low = Counter(n.lower() for n in names)
     free = (n for n in (f"n{i}" for i in range(2 * len(names))) if n not in low)
     return {n: n if _PLAIN.fullmatch(n) and low[n.lower()] == 1 else next(free) for n in names}
+
+
+# -- writing
+
+
+_WRITERS = {".bif": as_bif, ".json": as_json}
+OUTPUTS = (*_WRITERS, *suffixes())
+
+
+class NetworkFile:
+    """Destination of a network, in the format of the suffix; checked before any work, written whole."""
+
+    def __init__(self, stack: ExitStack, path: Path, force: bool) -> None:
+        if not path.name.lower().endswith(OUTPUTS):
+            raise UsageError(
+                "unknown-network-format",
+                f"{quoted(path.name)} has no suffix of a network",
+                f"name a file that ends in {', '.join(OUTPUTS)}",
+            )
+        self._write = _WRITERS.get(path.suffix.lower())
+        self.into: Output | PendingFile = (
+            stack.enter_context(PendingFile(path, force)) if self._write else Output(stack, path, force=force)
+        )
+
+    def fill(self, network: Network, sidecar: Sidecar) -> None:
+        if isinstance(self.into, Output):
+            frame = parameter_frame(network)
+            self.into.fill_frame(frame, msgspec.structs.replace(sidecar, records=len(frame)))
+        elif self._write:
+            self.into.put(self._write(network).encode())

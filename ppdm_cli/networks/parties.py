@@ -103,7 +103,9 @@ def join(
     """Join the columns of these names; `states` are those that the network gives, if it does."""
     owners = {name: _owner(name, parties) for name in names}
     if len(parties) == 1 and len(opened(parties[0].sidecar).recipes) > 1:
-        return _withheld(parties[0], names, stack)
+        table, sidecar = with_kept(parties[0].table, parties[0].sidecar, names, None, stack)
+        bare: dict[str, Any] = {"privacy": UNSET, "blake2b": UNSET, "history": [Past.of(sidecar)]}
+        return Joined(table, msgspec.structs.replace(sidecar, stage="estimated", **bare), [])
     for party in list(owners.values()):  # whoever was perturbed together with a node comes along
         own = (opened(p.sidecar).spec(n) for n, p in owners.items() if p is party)
         mates = [s.attributes for s in own if s is not None]
@@ -126,14 +128,6 @@ def join(
     table = tables[0] if len(tables) == 1 else _by_order(tables, columns)
     table, sidecar = with_kept(table, sidecar, names, None, stack)
     return Joined(table, sidecar, [BY_ORDER] * (len(tables) > 1))
-
-
-def _withheld(party: Party, names: Sequence[str], stack: ExitStack) -> Joined:
-    """Return the columns of a release whose records publish a few of them, by its recipes."""
-    table, sidecar = with_kept(party.table, party.sidecar, names, None, stack)
-    past = [Past.of(sidecar)]
-    learnt = msgspec.structs.replace(sidecar, stage="estimated", privacy=UNSET, blake2b=UNSET, history=past)
-    return Joined(table, learnt, [])
 
 
 def _owner(name: str, parties: Sequence[Party]) -> Party:

@@ -80,9 +80,6 @@ class Answers(Displayed):
     def _words(self) -> list[str]:
         return [counted(len(self.rows), "answer"), f"from {counted(self.records, 'record')}"]
 
-    def _body(self) -> object:
-        return self.frame
-
 
 @one_run()
 def query(

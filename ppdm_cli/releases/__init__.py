@@ -28,12 +28,27 @@ from ppdm_cli.releases.opened_release import (
     OpenedRelease,
     RecipeInUse,
     WideColumn,
+    check_made,
+    check_same,
+    cut_folder,
+    decode,
     in_rounds,
+    opened,
+    read_sidecar,
     recipes_in_use,
 )
 from ppdm_cli.releases.proof import proof_sentences, prove
-from ppdm_cli.releases.release import OWN, is_promised, open_original, open_release, other_rows, rows_taken_text
-from ppdm_cli.releases.sidecars import check_made, check_same, cut_folder, decode, read_sidecar
+from ppdm_cli.releases.release import (
+    OWN,
+    is_promised,
+    open_data,
+    open_original,
+    open_release,
+    open_releases,
+    other_rows,
+    rows_taken_text,
+    spooled,
+)
 from ppdm_cli.releases.strata import (
     Exposure,
     Exposures,
@@ -45,9 +60,7 @@ from ppdm_cli.releases.strata import (
     axis_of,
     encoded,
     never_together,
-    opened,
 )
-from ppdm_cli.releases.together import open_data, open_releases, spooled
 
 __all__ = [
     "OWN", "Account", "Entering", "Exposure", "Exposures", "Fact", "Grouped", "Inspected",

@@ -20,10 +20,8 @@ from ppdm_cli.display import UNLIMITED, Displayed, at_most, percent, up
 from ppdm_cli.errors import UsageError, argument, counted, listed, some
 from ppdm_cli.files import one_run
 from ppdm_cli.privacy import PRIOR, believed_after, epsilon, limit_sentence, worst_posterior
-from ppdm_cli.releases.opened_release import in_rounds
+from ppdm_cli.releases.opened_release import in_rounds, opened, read_sidecar
 from ppdm_cli.releases.release import open_release
-from ppdm_cli.releases.sidecars import read_sidecar
-from ppdm_cli.releases.strata import opened
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import TableLike, is_sidecar, path_of
 

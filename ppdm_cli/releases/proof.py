@@ -24,7 +24,7 @@ from ppdm_cli.display import up
 from ppdm_cli.errors import MismatchError, RefusedError
 from ppdm_cli.files import one_run
 from ppdm_cli.releases.inspection import inspect
-from ppdm_cli.releases.strata import opened
+from ppdm_cli.releases.opened_release import opened
 from ppdm_cli.sidecar import TOOL, Sidecar
 from ppdm_cli.tables import PendingFile, TableLike, commit, path_of
 

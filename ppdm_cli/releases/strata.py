@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -25,19 +25,10 @@ from ppdm_cli.arrays import Codes, Floats, code_type
 from ppdm_cli.channels import Blur, Channel, Law, Matrix, blended
 from ppdm_cli.domain import Domain
 from ppdm_cli.errors import MismatchError, RefusedError, listed, quoted
-from ppdm_cli.releases.opened_release import OpenedRelease, RecipeInUse, WideColumn, recipes_in_use
+from ppdm_cli.releases.opened_release import RecipeInUse, WideColumn, opened
 from ppdm_cli.sidecar import COLUMN, Sidecar
 
 CHANGED = "fetch both again: the data or the sidecar was changed"
-
-
-@lru_cache(maxsize=8)
-def opened(sidecar: Sidecar) -> OpenedRelease:
-    """Return the opened release of a sidecar, built once for equal ones."""
-    recipes = recipes_in_use(sidecar.recipes, sidecar.attributes)
-    if len(recipes) > 1:
-        return OpenedRelease(sidecar, recipes, {}, ((COLUMN, pa.uint16()),))
-    return OpenedRelease(sidecar, recipes, {n: c for r in recipes for n, c in r.through.items()}, ())
 
 
 class BatchRows(Protocol):

@@ -18,7 +18,7 @@ from ppdm_cli.channels.additive import Additive, Noise, add
 from ppdm_cli.coins import Coins
 from ppdm_cli.errors import PpdmError
 from ppdm_cli.estimating import maximum_likelihood
-from ppdm_cli.estimating.intervals import intervals
+from ppdm_cli.estimating.estimators import intervals
 from tests.chances import LEVEL, chi_square, independent
 from tests.vocabulary import raises
 

@@ -19,8 +19,15 @@ import pytest
 
 from ppdm_cli.arrays import Floats, Z, wilson
 from ppdm_cli.channels.gamma_diagonal import GammaDiagonal
-from ppdm_cli.estimating.estimators import Matrices, inverse, maximum_likelihood
-from ppdm_cli.estimating.intervals import Coverage, Error, Interval, intervals
+from ppdm_cli.estimating.estimators import (
+    Coverage,
+    Error,
+    Interval,
+    Matrices,
+    intervals,
+    inverse,
+    maximum_likelihood,
+)
 from tests.experiments.intervals import BAND, GD, KEPT, Case, covered
 from tests.experiments.intervals import releases as of_laws
 from tests.vocabulary import raises

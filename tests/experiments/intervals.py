@@ -28,8 +28,15 @@ from ppdm_cli.channels.additive import Additive
 from ppdm_cli.channels.band import Band, best_half_width
 from ppdm_cli.channels.gamma_diagonal import GammaDiagonal
 from ppdm_cli.domain import Bins
-from ppdm_cli.estimating.estimators import Matrices, inverse, maximum_likelihood, set_scale
-from ppdm_cli.estimating.intervals import Coverage, Interval, intervals
+from ppdm_cli.estimating.estimators import (
+    Coverage,
+    Interval,
+    Matrices,
+    intervals,
+    inverse,
+    maximum_likelihood,
+    set_scale,
+)
 from tests.experiments.common import DATA, saved
 
 RELEASES = 1_000

@@ -101,7 +101,7 @@ TARGETS = [
     Target("ppdm_cli.releases.proof", ["releases/test_proof.py"]),
     Target("ppdm_cli.privacy", BUDGETS),
     Target("ppdm_cli.perturbing.resolving", BUDGETS, ("gammas_of", "privacy", "request", "chosen")),
-    Target("ppdm_cli.releases.sidecars", BUDGETS, ("_check_promise",)),
+    Target("ppdm_cli.releases.opened_release", BUDGETS, ("_check_promise",)),
 ]
 
 SWAPS: dict[type[ast.AST], type[ast.AST]] = {

@@ -12,7 +12,7 @@ from ppdm_cli import perturb, train_bayes
 from ppdm_cli.arrays import clopper_pearson
 from ppdm_cli.estimating import counted_tables
 from ppdm_cli.networks import Network, Node
-from ppdm_cli.networks.structure import DRAWS, _edge
+from ppdm_cli.networks.learning import DRAWS, _edge
 from ppdm_cli.releases import open_releases
 from tests.networks.test_learning import drawn
 from tests.vocabulary import raises
