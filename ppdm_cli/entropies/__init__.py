@@ -19,15 +19,7 @@ from ppdm_cli.display import UNLIMITED, Displayed, up, whole
 from ppdm_cli.entropies.surfaces import of_grid, of_release, reaching
 from ppdm_cli.errors import UsageError, argument, counted, listed, quoted
 from ppdm_cli.files import one_run
-from ppdm_cli.perturbing import (
-    FEW_CLEAN,
-    AttributePlan,
-    Design,
-    Plan,
-    Setting,
-    ranked,
-    recommended,
-)
+from ppdm_cli.perturbing import FEW_CLEAN, AttributePlan, Design, Plan, Setting, ranked, recommended
 from ppdm_cli.privacy import PRIOR, believed_after, limit_sentence, proposed
 from ppdm_cli.releases import open_release, unprotected
 from ppdm_cli.sidecar import Evaluated, Sidecar
@@ -270,11 +262,7 @@ def setting_of(
 ) -> Setting:
     """Return the setting to protect: from text such as "9x16" or "6x16,2x9n", or from a plan's declarations."""
     if not 0 < epsilon < 100:
-        raise UsageError(
-            "epsilon-out-of-range",
-            "the record's epsilon must be above 0",
-            f"try {proposed(2)}",
-        )
+        raise UsageError("epsilon-out-of-range", "the record's epsilon must be above 0", f"try {proposed(2)}")
     sizes = () if attributes is None else _sizes(attributes)
     if plan is None:
         return Setting(epsilon, records, sizes, 2 * class_in_budget, class_in_budget)

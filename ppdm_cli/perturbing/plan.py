@@ -262,11 +262,7 @@ class Plan(SharedSettings, frozen=True, kw_only=True):
                 f"with {argument('rho2')}",
             )
         if self.record_epsilon is not None and not 0 < self.record_epsilon < 1e6:
-            raise UsageError(
-                "bad-record-epsilon",
-                "the record's epsilon must be above 0",
-                f"try {proposed(2)}",
-            )
+            raise UsageError("bad-record-epsilon", "the record's epsilon must be above 0", f"try {proposed(2)}")
         if self.shuffle and self.keep_order:
             raise UsageError(
                 "shuffle-and-keep-order",

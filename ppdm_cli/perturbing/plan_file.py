@@ -109,9 +109,7 @@ def csv_settings(value: object) -> dict[str, Any]:
     texts = [found.get(f, "") for f in ("delimiter", "encoding", "decimal")]
     if not all(isinstance(t, Mapping) for t in tables) or not all(isinstance(t, str) for t in texts):
         raise UsageError(
-            "csv-setting",
-            "a setting of csv has the wrong type",
-            'try delimiter = ";" and types.zip = "string"',
+            "csv-setting", "a setting of csv has the wrong type", 'try delimiter = ";" and types.zip = "string"'
         )
     lists = [found.get("nulls", ()), *tables[1].values(), *tables[2].values()]
     if not all(_is_texts(v) for v in lists) or not all(isinstance(v, str) for v in tables[0].values()):

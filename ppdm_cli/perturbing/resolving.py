@@ -312,10 +312,7 @@ def gammas_of(perturbed: Mapping[str, AttributePlan], plan: Plan) -> dict[tuple[
 
 
 def described(
-    name: str,
-    domain: Domain,
-    origin: Literal["declared", "data"],
-    beyond: Beyond | UnsetType = UNSET,
+    name: str, domain: Domain, origin: Literal["declared", "data"], beyond: Beyond | UnsetType = UNSET
 ) -> Attribute:
     """Return a perturbed attribute as the sidecar writes it."""
     told: dict[str, Any] = domain.written()

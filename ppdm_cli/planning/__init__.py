@@ -49,15 +49,7 @@ from ppdm_cli.perturbing import (
     relative_error,
     settled_plan,
 )
-from ppdm_cli.planning.advice import (
-    Advice,
-    TableSketch,
-    advised,
-    as_toml,
-    determined,
-    left_open,
-    written_plan,
-)
+from ppdm_cli.planning.advice import Advice, TableSketch, advised, as_toml, determined, left_open, written_plan
 from ppdm_cli.planning.csv_reading import Cells, Dialect, Written, read_block, sniff, written
 from ppdm_cli.privacy import PRIOR, believed_after, limit, worst_posterior
 from ppdm_cli.releases import is_promised

@@ -15,12 +15,7 @@ from ppdm_cli.arrays import Floats, chi_square_tail, normal_quantile
 from ppdm_cli.channels import Channel
 from ppdm_cli.engine import fold
 from ppdm_cli.errors import RefusedError, UsageError, quoted, unknown_column
-from ppdm_cli.estimating import (
-    FEWEST,
-    Coverage,
-    check_work,
-    with_kept,
-)
+from ppdm_cli.estimating import FEWEST, Coverage, check_work, with_kept
 from ppdm_cli.querying.functions import Compiler, Computed, Quantile, Test, corrected, finite
 from ppdm_cli.querying.moments import CountTask, Reading, SumMoments, merged_counts, moments
 from ppdm_cli.querying.question import (

@@ -339,12 +339,7 @@ def _aggregate(tree: Node, where: Condition | None) -> Aggregate:
     if name == "quantile":
         share = _constant(given[1])
         if not isinstance(share, float) or not 0 < share < 1:
-            raise _wrong(
-                "share-out-of-range",
-                tree,
-                "needs a share between 0 and 1",
-                "try quantile(age, .9)",
-            )
+            raise _wrong("share-out-of-range", tree, "needs a share between 0 and 1", "try quantile(age, .9)")
         return Aggregate(name, (_number(given[0]), share), where)
     if name in REGRESSIONS:
         return Aggregate(name, _regression(name, tree, given), where)
@@ -382,10 +377,7 @@ def _regression(name: str, tree: Node, given: list[Node]) -> tuple[Any, ...]:
     columns = [_number_or_condition(g) for g in given]
     if any(isinstance(c, (float, Combined)) for c in columns):
         raise _wrong(
-            "regression-of-columns",
-            tree,
-            "takes columns and conditions",
-            "try linear(income, age, sex = 'F')",
+            "regression-of-columns", tree, "takes columns and conditions", "try linear(income, age, sex = 'F')"
         )
     return (columns[0], *weight, *columns[1:])
 

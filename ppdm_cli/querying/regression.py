@@ -240,9 +240,7 @@ def _reader(
     own = {n: (a, a is target) for a in (target, *predictors) for n in columns_in(a)}
     if len(own) != 1 + len(predictors):
         raise UsageError(
-            "column-named-twice",
-            "each column of a regression is named once",
-            "try linear(income, age, sex)",
+            "column-named-twice", "each column of a regression is named once", "try linear(income, age, sex)"
         )
     kept = [n for n, (a, _) in own.items() if isinstance(a, Column) and _plain(sidecar, n)]
     plain = [Regressor("", ("intercept",), np.ones(1))]

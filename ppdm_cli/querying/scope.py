@@ -169,9 +169,7 @@ MOST_NUMBERS = 1 << 25
 def too_large(what: str) -> UsageError:
     """Return the error of a question that would take minutes, or more memory than there may be."""
     return UsageError(
-        "question-too-large",
-        f"the question needs {what}",
-        "use fewer columns at once, or fewer groups",
+        "question-too-large", f"the question needs {what}", "use fewer columns at once, or fewer groups"
     )
 
 

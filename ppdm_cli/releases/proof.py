@@ -184,11 +184,7 @@ def proof_of(sidecar: Sidecar) -> dict[str, Any]:
         ],
         "answers": sidecar.times,
         "epsilon": "inf" if whole == inf else whole,
-        "promised": {
-            "gamma": privacy.perturbed_gamma,
-            "epsilon": stated,
-            "coins": privacy.coins,
-        },
+        "promised": {"gamma": privacy.perturbed_gamma, "epsilon": stated, "coins": privacy.coins},
     }
 
 

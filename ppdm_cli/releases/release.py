@@ -360,9 +360,7 @@ class Concatenated(Table):
 
 
 def open_releases(
-    data: Any,
-    sidecar: Sidecar | str | Path | None = None,
-    from_: Literal["arrow", "csv"] | None = None,
+    data: Any, sidecar: Sidecar | str | Path | None = None, from_: Literal["arrow", "csv"] | None = None
 ) -> tuple[Table, Sidecar]:
     """Open one or more releases at stage "perturbed", as one table with one sidecar."""
     data = data if OPENING.get() is not None else expanded(data)
