@@ -86,7 +86,6 @@ class Additive(Explicit, Noisy):
 
     @cached_property
     def edges(self) -> Floats:
-        """Return the edges of the bins of z."""
         low, high = np.array(self.extents).T
         inner = (high[:-1] + low[1:]) / 2
         # single values: as far out as halfway to the next one; of bins this is their own end
@@ -159,7 +158,6 @@ class Additive(Explicit, Noisy):
         return below
 
     def _summed(self, t: Floats) -> Floats:
-        """Return the integral of F up to t."""
         if self.noise == "uniform":
             a = sqrt(3)
             return (np.clip(t, -a, a) + a) ** 2 / (4 * a) + np.maximum(t - a, 0)
@@ -203,7 +201,6 @@ class Sd:
 
 
 def read_law(value: Any) -> Noise:
-    """Read the name of the noise's law."""
     if value not in get_args(Noise):
         raise UsageError(
             "no-noise-law",

@@ -38,7 +38,6 @@ from ppdm_cli.domain import Bins, Domain
 from ppdm_cli.errors import RefusedError, UsageError, argument
 
 MOST_ORDERED = 1 << 11
-"""The most ordered codes that a band can have."""
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,6 @@ from ppdm_cli.domain import MOST_VALUES, Domain, Product
 from ppdm_cli.errors import RefusedError, unknown
 
 MOST_TOGETHER = 16
-"""The most attributes of one channel."""
 Name = Annotated[str, Meta(min_length=1, max_length=1 << 12)]
 Scalar = int | float | bool | Annotated[str, Meta(max_length=1 << 14)]
 DEFAULT_KIND = "gamma-diagonal"
@@ -155,7 +154,6 @@ class Spec(Recorded, msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
         raise NotImplementedError(_OPEN)
 
     def short(self) -> str:
-        """Return the kind for a cell of a table, with its parameters."""
         return self.kind
 
     def figures(self, matrix: Matrix, domain: Domain) -> dict[str, Any]:
@@ -164,12 +162,10 @@ class Spec(Recorded, msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
 
     @classmethod
     def warnings(cls, channels: Sequence[Channel]) -> list[str]:
-        """Return warnings about a release that has these channels."""
         return []
 
     @classmethod
     def remarks(cls, channels: Sequence[Channel]) -> list[str]:
-        """Return remarks on these channels."""
         return []
 
     @classmethod
@@ -237,7 +233,6 @@ class Channel:
         object.__setattr__(self, "attributes", self.attributes or (self.name,))
 
     def each(self) -> Iterator[tuple[str, Domain]]:
-        """Yield its attributes with their domains."""
         yield from zip(self.attributes, self.domain.parts, strict=True)
 
     def shown(self, attribute: str) -> Domain:
@@ -280,7 +275,6 @@ class Channel:
 
     @property
     def kind(self) -> pa.DataType:
-        """Return the type of the original column."""
         return self.domain.kind
 
     @property
@@ -296,23 +290,19 @@ class Channel:
 
     @property
     def no_nulls(self) -> str:
-        """Return the next step if a column without nulls turns out to have some."""
         assert self.spec is not None
         return self.spec.no_nulls
 
     def publish(self, codes: Codes, values: pa.Array, cells: CellCoins) -> pa.Array:
-        """Return the column that is published for values and their codes: exactly drawn from the law."""
         assert self.spec is not None
         return self.spec.publish(self.matrix, self.domain, self.published, codes, values, cells)
 
     def drawn(self, codes: Codes, coins: Coins, addresses: Addresses) -> Codes:
-        """Return published codes for codes, exactly drawn from the law."""
         assert self.spec is not None
         return self.spec.drawn(self.matrix, codes, coins, addresses)
 
     @cached_property
     def figures(self) -> dict[str, Any]:
-        """Return the figures that only the channel's kind has."""
         return {} if self.spec is None else self.spec.figures(self.matrix, self.domain)
 
 
@@ -359,7 +349,6 @@ def kind_names() -> list[str]:
 
 
 def checked_kind(matrix: str) -> str:
-    """Return the name of a kind, if it is one."""
     if matrix not in kind_names():
         raise unknown("kind of matrix", matrix, kind_names())
     return matrix

@@ -88,8 +88,6 @@ class Block(Explicit, Substitution):
 
 
 def _of_rows(blocks: Blocks, part: np.ndarray) -> Blocks:
-    """Return the coins of some of the cells."""
-
     def of_part(retry: int, rows: np.ndarray | None = None) -> np.ndarray:
         return blocks(retry, part if rows is None else part[rows])
 

@@ -27,7 +27,7 @@ import msgspec
 import numpy as np
 from msgspec import UNSET, Meta, UnsetType
 
-from ppdm_cli.arrays import Codes, Floats, joined
+from ppdm_cli.arrays import Codes, Floats, joined, split
 from ppdm_cli.channels.band import MOST_ORDERED
 from ppdm_cli.channels.base import (
     Beyond,
@@ -83,7 +83,7 @@ class Box(Mixture, ExactDraw):
         return found
 
     def replace(self, codes: Codes, numbers: np.ndarray, out: Codes) -> None:
-        out[:] = joined(self.drawn(numbers, self.split(codes, self.shape_in)), self.shape_out)
+        out[:] = joined(self.drawn(numbers, split(codes, self.shape_in)), self.shape_out)
 
     def drawn(self, u: np.ndarray, codes: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Return each attribute's published outputs for codes and whole numbers u below R.

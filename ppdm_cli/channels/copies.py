@@ -21,7 +21,6 @@ from ppdm_cli.domain import Domain, Encoded
 from ppdm_cli.errors import RefusedError
 
 MOST_COPY_ENTRIES = 1 << 22
-"""The most entries of a matrix of several answers."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,6 @@ class Copies(Explicit):
 
     @cached_property
     def _orders(self) -> Floats:
-        """Return the number of orders of each multiset's codes."""
         orders, run = np.ones(len(self.multisets)), np.ones(len(self.multisets))
         for place in range(1, self.copies):
             same = self.multisets[:, place] == self.multisets[:, place - 1]

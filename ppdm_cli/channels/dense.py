@@ -270,7 +270,6 @@ Chance = Annotated[float, Meta(ge=0, le=1)]
 
 
 def read_chance(value: object) -> float:
-    """Read a probability of at most six decimals."""
     number = decimal(value)
     if not (0 <= number <= 1 and number == round(number, 6)):
         raise UsageError(

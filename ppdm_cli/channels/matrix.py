@@ -373,7 +373,6 @@ def codes_of(labels: Sequence[str]) -> dict[str, int]:
 
 
 def applied(matrix: Floats, table: Floats, axis: int) -> Floats:
-    """Return the matrix times a table, along one axis."""
     return np.moveaxis(np.tensordot(matrix, table, (1, axis)), 0, axis)
 
 

@@ -82,7 +82,6 @@ class Blur:
 
     @property
     def outputs(self) -> int:
-        """Return how many outputs are shown."""
         return self.null_output + self.nulls
 
     @cached_property
@@ -182,7 +181,6 @@ class Mixture(Matrix):
 
     @cached_property
     def noise(self) -> Floats:
-        """Return the law of a record that is noise."""
         found = np.ones(1)
         for side in self.sides:
             found = np.multiply.outer(found, side.noise).ravel()
@@ -331,7 +329,7 @@ class Mixture(Matrix):
     def around(self, original: np.ndarray, published: np.ndarray) -> np.ndarray:
         if not any(s.half_width for s in self.sides):
             return super().around(original, published)
-        codes, shown = self.split(original, self.shape_in), self.split(published, self.shape_out)
+        codes, shown = split(original, self.shape_in), split(published, self.shape_out)
         found = np.ones(len(original), bool)
         for side, code, output in zip(self.sides, codes, shown, strict=True):
             apart = np.abs(output.astype(np.int64) - side.unchanged[code])
@@ -342,11 +340,6 @@ class Mixture(Matrix):
     @property
     def own_outputs(self) -> tuple[float, float]:
         return float(self.width), float(self.all_outputs - self.width)
-
-    @staticmethod
-    def split(codes: np.ndarray, shape: Sequence[int]) -> list[np.ndarray]:
-        """Return the codes of each attribute, of codes of the product."""
-        return split(codes, shape)
 
     def marginal(
         self, places: Sequence[int], inputs: Sequence[int] = (), outputs: Sequence[int] = ()

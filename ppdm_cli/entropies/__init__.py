@@ -236,7 +236,6 @@ def _check_rho1(rho1: float) -> None:
 
 
 def _several(numbers: object) -> tuple[Any, ...]:
-    """Return one number or several as a tuple."""
     return tuple(numbers) if isinstance(numbers, Iterable) and not isinstance(numbers, str) else (numbers,)
 
 

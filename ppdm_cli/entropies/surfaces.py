@@ -151,7 +151,6 @@ def _by_exposure(table: Table, sidecar: Sidecar, names: Sequence[str], rho1: flo
 
 
 def _without_empty(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Drop the figures that are empty in every row."""
     filled = {k for r in rows for k, v in r.items() if v is not None}
     return [{k: v for k, v in r.items() if k in filled} for r in rows]
 

@@ -73,9 +73,7 @@ class Estimate(Displayed):
     sidecar: Sidecar
     estimator: str
     coverage: Coverage
-    """The coverage of the intervals."""
     records: int
-    """The number of records in the release."""
     remarks: list[str] = field(default_factory=list)
 
     @property

@@ -107,7 +107,6 @@ class Part:
         return tuple(range(axes)) if self.axes is None else self.axes
 
     def of(self, which: np.ndarray | None) -> Part:
-        """Return the part of some entries of the first axis."""
         if which is None:
             return self
         matrices = [m if m.ndim == 2 else m[which] for m in self.matrices]
@@ -125,7 +124,6 @@ class Part:
 
     @cached_property
     def _noisy(self) -> tuple[int, ...]:
-        """Return the axes of the observed table that may be noise."""
         return tuple(self._lead + i for i, n in enumerate(self.noise) if n is not None)
 
     @cached_property
@@ -217,7 +215,6 @@ class Steps:
         return sums
 
     def _marginals(self, table: Tables, sums: Sequence[tuple[Axes, Axes, int]]) -> list[Tables]:
-        """Return the table of each part's axes."""
         axes = table.ndim - self._lead
         found: dict[Axes, Tables] = {tuple(range(axes)): table}
         for less, source, axis in sums:

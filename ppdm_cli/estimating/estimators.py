@@ -154,8 +154,6 @@ With fewer, its steps are so coarse, and its law so far from a normal one, that 
 
 @dataclass(frozen=True)
 class Coverage:
-    """The coverage that intervals should have."""
-
     level: float = 0.95
     simultaneous: bool = False
     """True if all cells of a table are covered together."""
@@ -213,12 +211,10 @@ class Interval(Displayed):
 
     @property
     def missing(self) -> int:
-        """Return the number of cells without an interval."""
         return int(np.isnan(self.low).sum())
 
 
 def no_intervals(shape: Sequence[int]) -> Interval:
-    """Return NaN for every cell."""
     return Interval(*(np.full(shape, np.nan) for _ in range(3)))
 
 

@@ -113,10 +113,7 @@ def _sums(table: Floats, axis: int) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class StratumLaw:
-    """The law of one stratum's records."""
-
     sizes: tuple[int, ...]
-    """The number of values of each attribute."""
     stratum: Stratum
     lam: float
     observed: tuple[Floats | None, ...] = ()
@@ -131,7 +128,6 @@ class StratumLaw:
 
     @property
     def whole(self) -> bool:
-        """Return whether the stratum reveals all attributes."""
         return len(self.stratum.axes) == len(self.sizes)
 
     @property
@@ -155,7 +151,6 @@ class StratumLaw:
 
     @cached_property
     def _noisy(self) -> tuple[int, ...]:
-        """Return the revealed axes that may be noise."""
         return tuple(i for i, e in enumerate(self.stratum.exposures) if e.noise is not None)
 
     @cached_property

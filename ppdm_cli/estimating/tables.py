@@ -48,7 +48,6 @@ MOST_CELLS = 1 << 21
 
 FETCH_AGAIN = "fetch both again: the data or the sidecar was changed"
 Group = tuple[Channel, ...]
-"""The axes of a table."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -63,7 +62,6 @@ class EstimatedTable(Displayed):
     estimate: np.ndarray
     interval: Interval
     records: int
-    """The number of records in the release."""
     all_records: int
     """The number of records that the table is estimated from."""
     sampled: np.ndarray | None = None
@@ -203,8 +201,6 @@ class Wanted:
 
 @dataclass(frozen=True, eq=False)
 class CountedTable:
-    """The published counts of a wanted table."""
-
     wanted: Wanted
     cells: list[Floats]
     """The counts of the revealed codes, by stratum."""
@@ -304,7 +300,6 @@ def _along_axes(w: Wanted, observed: Floats, estimator: str, coverage: Coverage)
 
 
 def _by_slice(w: Wanted, observed: Floats) -> Floats:
-    """Return the number of records in the slice of each cell."""
     own = observed.sum(axis=tuple(range(len(w.kept), observed.ndim)), keepdims=True)
     return by_attribute(np.broadcast_to(own, (*w.kept, *w.sizes)), w.axes, w.names)
 

@@ -37,13 +37,10 @@ __all__ = [
     "sample", "train_bayes",
 ]  # fmt: skip
 MOST_NAMED_ROWS = 6
-"""The most configurations that a remark names."""
 
 
 @dataclass(frozen=True, repr=False)
 class LearntNetwork(Displayed):
-    """A network whose parameters were learned."""
-
     network: Network
     sidecar: Sidecar
     """The sidecar of the table of parameters: the channels of all columns that were used."""

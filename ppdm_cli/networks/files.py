@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     import polars as pl
 
 LARGEST_NETWORK = 64 << 20
-"""The most bytes of a network that are read."""
 _OURS = "// ppdm "
 GRID = 1 << 24
 MOST_PARAMETERS = 1 << 20
@@ -191,7 +190,6 @@ def _table(rows: NumberRows) -> Floats | None:
 
 
 NETWORKS = {".bif": _of_bif, ".json": _of_json}
-"""The readers, by suffixes."""
 
 
 # -- BIF
@@ -254,7 +252,6 @@ def _states(name: str, body: str, quotes: Sequence[str]) -> tuple[str, ...]:
 
 
 def _filled(node: Node, nodes: dict[str, Node], rows: list[str], quotes: Sequence[str]) -> Node:
-    """Return the node with the parameters in its rows."""
     if not rows or any(p not in nodes for p in node.parents):
         return node
     parents, own = [nodes[p].states for p in node.parents], len(node.states)

@@ -104,7 +104,6 @@ def learn_structure(
 
 
 def _together(sidecar: Sidecar, *names: str) -> bool:
-    """Return whether some records publish both columns."""
     strata = Strata.of(sidecar, names)
     return strata.together(range(len(strata.axes)))
 

@@ -197,7 +197,6 @@ class Distance:
 
 
 def distances(reference: Network, learnt: Network) -> list[Distance]:
-    """Return the distance of each node that was learned."""
     found = []
     for node in (n for n in learnt if n.parameters is not None):
         other = reference.nodes.get(node.name)

@@ -98,7 +98,6 @@ class Release(Displayed):
     crowded: list[str]
     """Attributes with nearly all values in one bin from the data."""
     identifying: list[str]
-    """Kept columns that look like identifiers."""
     typed: list[str]
     """Attributes with a declared domain, whose types the cells of a CSV decide."""
     padded: list[str]
@@ -107,7 +106,6 @@ class Release(Displayed):
     sized: bool
     """True if the number of bins was chosen (--bins auto)."""
     noise: NoiseReport | None = None
-    """The report on noise that keeps a tree."""
     account: Account | None = None
     """The ledger's account of these people, with this release."""
 
@@ -120,7 +118,6 @@ class Release(Displayed):
 
     @property
     def sentences(self) -> list[str]:
-        """Return the sentences about the release, and about the run that made it."""
         return [*sentences(self.sidecar), *release_remarks(self)]
 
     def _words(self) -> list[str]:

@@ -102,6 +102,7 @@ class InputChecks:
         """Return the facts for the owner: values that were dropped, merged, moved, or revealed by the order."""
         order, dropped = self.checks.order, self.plan.dropped
         ordered = order is not None and identifier in dropped and in_order(order, str(identifier))
+        looked_at = self.checks.distinct.items()
         return {
             "dropped": dropped,
             "left_out": self.left_out,
@@ -114,7 +115,7 @@ class InputChecks:
             "in_ranges": in_ranges(self.expected),
             "unchanged": unchanged(self.plan.in_use),
             "crowded": [n for n, c in self.checks.bins.items() if c.max() > CROWDED * c.sum()],
-            "identifying": self._identifying(),
+            "identifying": [n for n, (rows, values) in looked_at if rows > FEW and ALONE * values > rows],
             "typed": list(self.plan.typed),
             "padded": list(self.table.padded),
         }
@@ -133,11 +134,6 @@ class InputChecks:
 
     def _moved(self, counts: Mapping[str, int]) -> dict[str, MovedValues]:
         return {n: MovedValues(c, c / self.checks.values[n]) for n, c in sorted(counts.items()) if c}
-
-    def _identifying(self) -> list[str]:
-        """Return the kept columns that look like identifiers: most values are of few records each."""
-        found = self.checks.distinct.items()
-        return [n for n, (rows, distinct) in found if rows > FEW and ALONE * distinct > rows]
 
     def _check_outside(self) -> None:
         for name, outside in self.checks.outside.items():

@@ -75,7 +75,6 @@ def check_identifier(earlier: Sidecar, identifier: str | None) -> None:
 
 
 def copies_of(sidecar: Sidecar) -> int:
-    """Return the number of copies of a release."""
     return 1 if sidecar.copy is UNSET else sidecar.copy.of
 
 

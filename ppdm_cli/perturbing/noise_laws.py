@@ -43,7 +43,6 @@ class ClassNoise:
         return cls(scheme, counts, deal, own)
 
     def __call__(self, leaf: np.ndarray, true: np.ndarray, addresses: Addresses, partition: int) -> np.ndarray:
-        """Return the classes to publish."""
         if self.deal is not None:
             return self.deal(leaf, partition).astype(np.int64)
         row = leaf if self.scheme == "class-probabilistic" else true
@@ -151,7 +150,6 @@ class Noise:
         return self.step == 1
 
     def sd(self, values: Floats) -> Floats:
-        """Return the standard deviation of each value's noise."""
         own = sqrt(self.range.squares / max(self.range.n, 1))
         return np.asarray(self.share * (np.abs(values) if self.of_value else np.full(len(values), own)))
 

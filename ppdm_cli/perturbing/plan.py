@@ -84,8 +84,6 @@ class SharedSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AttributePlan(SharedSettings, frozen=True, kw_only=True):
-    """The settings of one attribute."""
-
     bins: int | None = None
     """The number of bins that its interval is cut into; a column with at most so many numbers keeps them."""
     interval: tuple[Any, Any] | str | None = None
@@ -179,7 +177,6 @@ class AttributePlan(SharedSettings, frozen=True, kw_only=True):
         return UNSET if self.mapping is None else Group(mapping=self.mapping.digest)
 
     def rule(self, name: str) -> Rule | None:
-        """Return the rule that groups its values."""
         if self.prefix is not None:
             return Prefixed(name, self.prefix)
         return None if self.mapping is None else Mapped(name, self.mapping, self.other)
@@ -447,7 +444,6 @@ class Plan(SharedSettings, frozen=True, kw_only=True):
 
     @property
     def is_plain(self) -> bool:
-        """Return whether no channel is asked for."""
         own = any(w.asks_for_channel for w in self.attributes.values())
         return not (own or self.together or self.matrix or self.scheme != SUBSTITUTION)
 
@@ -459,7 +455,6 @@ class Plan(SharedSettings, frozen=True, kw_only=True):
 
     @property
     def keeps_tree(self) -> bool:
-        """Return whether the scheme is noise that keeps a tree."""
         return any(s in get_args(Scheme) for s in self.schemes)
 
     @property

@@ -39,7 +39,6 @@ FROM_DATA = "data"
 LARGEST_DOMAIN = 64 << 20
 """The most bytes of a file of values that are read."""
 LARGEST_PLAN = 16 << 20
-"""The most bytes of TOML that are read."""
 _PART = r"""(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')"""
 _LONG_KEY = re.compile(rf"(?<![\w-]){_PART}(?:[ \t]*+\.[ \t]*+{_PART}){{64}}")
 
@@ -317,8 +316,6 @@ def _lines(path: Path) -> list[str]:
 
 
 def values(name: str) -> Callable[[Any], tuple[Any, ...]]:
-    """Return a reader of a list of values."""
-
     def read(value: object) -> tuple[Any, ...]:
         if not isinstance(value, (list, tuple)) or not value:
             raise UsageError(

@@ -67,7 +67,6 @@ class Round:
     share: int
     """The share of the records, over the sum of all rounds'."""
     k: int
-    """The number of attributes that a record publishes."""
     by: ChooseBy
     """The choice of sets of so many."""
     most: int = 0
@@ -97,7 +96,6 @@ WORTH = 8000.0
 
 
 def scheduled(rounds: int, epsilon: float) -> tuple[Round, ...]:
-    """Return so many rounds for the budget."""
     return next(schedule for upto, schedule in SCHEDULES[rounds] if epsilon <= upto)
 
 
@@ -131,7 +129,6 @@ class Design:
 
     @property
     def _records(self) -> float:
-        """Return the number of records that publish the attributes."""
         shares = [r.share for r in self.schedule] or [1]
         return self.setting.records * shares[-1] / sum(shares)
 
@@ -437,7 +434,6 @@ class Rounds:
         return [r.share for r in self.schedule]
 
     def first(self) -> list[Recipe]:
-        """Return the recipes of the first round."""
         return self._joined([self.maker.recipes([*combinations(self.maker.names, self.schedule[0].k)])])
 
     def further(self, recipes: Sequence[Recipe], tells: Tells) -> list[Recipe]:

@@ -77,7 +77,6 @@ class Published:
     key: Key
     person: str
     most: int
-    """The most rows of a person."""
     out: np.ndarray
 
     def __call__(self, batch: Batch) -> tuple[Batch, Addresses | None]:

@@ -69,12 +69,10 @@ class ResolvedPlan:
 
     @property
     def channels(self) -> list[Channel]:
-        """Return the channels of every recipe."""
         return [c for d in self.in_use for c in d.channels]
 
     @cached_property
     def through(self) -> dict[str, Channel]:
-        """Return the channels by attribute."""
         return {n: c for c in self.channels for n in c.attributes}
 
     @property
@@ -423,11 +421,9 @@ def chosen(
 
 
 def attribute_facts(attribute: Attribute) -> tuple[Any, ...]:
-    """Return the facts about an attribute's codes."""
     a = attribute
     return (a.name, a.dtype, _given(a.edges), _given(a.categories), _given(a.nulls))
 
 
 def _given(value: object) -> Any:
-    """Return a sidecar's field, or None if it is not set."""
     return None if value is UNSET else value

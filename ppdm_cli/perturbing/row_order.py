@@ -50,7 +50,6 @@ class RowBlocks:
 
     names: list[str]
     seen: int
-    """Rows of the table so far."""
     pieces: list[list[Column]]
     """The numbers of the rows kept, then their columns."""
 

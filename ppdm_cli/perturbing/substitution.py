@@ -60,7 +60,6 @@ class Checks:
     distinct: dict[str, tuple[int, int]] = field(default_factory=dict)
     """The rows of the largest batch, and their number of values, for kept labels and whole numbers."""
     changed: Counter[str] = field(default_factory=Counter)
-    """The number of changed values of each altered attribute."""
     moved: Counter[str] = field(default_factory=Counter)
     """The number of each attribute's values outside its domain that moved to its nearest bin or to null."""
     merged: Counter[str] = field(default_factory=Counter)
@@ -337,7 +336,6 @@ class AllPublished:
         return pa.field(name, self._through[name].shown(name).kind, attribute.nulls is True)
 
     def published(self, codes: Mapping[str, Codes], batch: Batch, addresses: Addresses) -> dict[str, pa.Array]:
-        """Return the perturbed columns."""
         columns: dict[str, pa.Array] = {}
         for channel, keys in self._ready:
             names, cells = channel.attributes, CellCoins(addresses, keys.__getitem__)
@@ -351,7 +349,6 @@ class Withholder:
     """Publishes by each record's own recipe, which a coin chooses, and withholds the other attributes."""
 
     beside = (pa.field(COLUMN, pa.uint16(), False),)
-    """The column of recipes."""
 
     def __init__(self, plan: ResolvedPlan, key: Key) -> None:
         rounds = in_rounds(plan.in_use)

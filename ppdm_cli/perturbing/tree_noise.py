@@ -8,6 +8,8 @@ and the leaf of each published record; p(X -> Y) is the product over attributes 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
+from math import prod
 from typing import Any, get_args
 
 import numpy as np
@@ -42,37 +44,19 @@ RANKS = 16
 """The number of classes of equal width for the test of row order."""
 
 
-@dataclass(frozen=True, eq=False)
-class Counted:
-    """The counts of the first pass over a partition."""
-
-    counts: np.ndarray
-    """Records by (leaf, class)."""
-    sure: np.ndarray
-    unsure: np.ndarray
-    ranges: dict[str, Range]
-
-
-class LeafCounter:
-    """Counts a batch's records by leaf and class, and the ranges of the attributes to be altered."""
-
-    def __init__(self, membership: Membership, altered: list[str]) -> None:
-        self._membership, self._altered = membership, altered
-        self._shape = len(membership.nodes), len(membership.tree.labels)
-
-    def __call__(self, batch: Batch) -> Counted:
-        (leaf, sure), class_ = self._membership.leaves(batch), self._membership.classes(batch)
-        places, shape = leaf * self._shape[1] + class_, self._shape
-        counts, certain = (
-            np.bincount(p, minlength=shape[0] * shape[1]).reshape(shape) for p in (places, places[sure])
-        )
-        unsure = np.bincount(class_[~sure], minlength=shape[1])
-        return Counted(counts, certain, unsure, {n: Range.of(batch.column(n)) for n in self._altered})
+def _counted(
+    membership: Membership, altered: list[str], batch: Batch
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, dict[str, Range]]:
+    """Return a batch's records by (leaf, class), those in sure leaves, the others by class, and the ranges."""
+    (leaf, sure), class_ = membership.leaves(batch), membership.classes(batch)
+    shape = len(membership.nodes), len(membership.tree.labels)
+    places = leaf * shape[1] + class_
+    counts, certain = (np.bincount(p, minlength=prod(shape)).reshape(shape) for p in (places, places[sure]))
+    unsure = np.bincount(class_[~sure], minlength=shape[1])
+    return counts, certain, unsure, {n: Range.of(batch.column(n)) for n in altered}
 
 
 class NoiseAdder(OwnersTask):
-    """Alters batches by a plan, a tree and a key."""
-
     def __init__(self, table: Table, asked: Plan, key: Key) -> None:
         if not table.rewindable:
             raise UsageError(
@@ -86,12 +70,13 @@ class NoiseAdder(OwnersTask):
         self.membership, self.class_ = Membership(plan.tree), plan.tree.class_name
         names, self.unable = plan.innocents(table.schema)
         columns = [n for n in table.schema.names if n not in plan.drop]
-        parts = scan(table, LeafCounter(self.membership, names), columns=columns)
-        if not parts or not (counts := np.stack([p.counts for p in parts])).any():
+        parts = scan(table, partial(_counted, self.membership, names), columns=columns)
+        if not parts or not (counts := np.stack([p[0] for p in parts])).any():
             raise DataError("no-records", f"{quoted(table.name)} has no records", "add records")
-        self.membership.check(sum(p.sure for p in parts), sum(p.unsure for p in parts))  # type: ignore[arg-type]
+        _, sure, unsure, each = zip(*parts, strict=True)
+        self.membership.check(np.sum(sure, axis=0), np.sum(unsure, axis=0))
         self.counts: np.ndarray = counts.sum(axis=0)
-        ranges = {n: sum((p.ranges[n] for p in parts), Range()) for n in names}
+        ranges = {n: sum((r[n] for r in each), Range()) for n in names}
         self.noises = {
             n: Noise(plan.sd_percent / 100, plan.percent_of == "value", r) for n, r in ranges.items()
         }
@@ -116,7 +101,6 @@ class NoiseAdder(OwnersTask):
         return self
 
     def report(self, checks: Checks) -> NoiseReport:
-        """Return the report on the release."""
         counts, tree = self.counts, self.noise.tree
         wrong = None if self.class_noise is None else self.class_noise.wrong()
         told = np.ones(counts.shape) if self.noise.class_scheme == "class-all-leaves" else counts
@@ -206,8 +190,6 @@ PAPER = 27.6
 
 @dataclass(frozen=True)
 class NoisePlan:
-    """The settings of noise that keeps a tree."""
-
     schemes: tuple[Any, ...]
     tree: Tree
     innocent: str = "both"
@@ -266,7 +248,6 @@ class NoisePlan:
 
     @property
     def class_scheme(self) -> str | None:
-        """Return the scheme that alters the class, if any."""
         return next((s for s in self.schemes if s != INNOCENT), None)
 
     def check(self, schema: pa.Schema) -> None:
@@ -328,7 +309,6 @@ class Intruder:
     bits: float
     """The entropy of the beliefs over the published records."""
     truth: float
-    """The belief in the right record."""
     likeliest: float
     """The share of records whose most likely candidate is the right one."""
     class_bits: float
@@ -337,13 +317,10 @@ class Intruder:
 
 @dataclass(frozen=True)
 class NoiseReport:
-    """The figures of a release with noise that keeps a tree."""
-
     schemes: tuple[str, ...]
     records: int
     expected: float
     changed: dict[str, int]
-    """The number of changed values of each altered attribute."""
     class_: str
     leaves: list[dict[str, Any]]
     intruder: Intruder | None
@@ -351,7 +328,6 @@ class NoiseReport:
     altered: list[str] = field(default_factory=list)
 
     def figures(self) -> dict[str, Any]:
-        """Return the figures of the noise for --json."""
         class_changes = self.changed.get(self.class_)
         whom = None if self.intruder is None else vars(self.intruder)
         return {

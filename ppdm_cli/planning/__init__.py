@@ -74,8 +74,6 @@ BUDGETS = (1.0, 2.0, 4.0, 8.0)
 
 @dataclass(frozen=True)
 class ProposedColumn:
-    """The counts of a column, and the proposal for it."""
-
     column: str
     type: str
     values: int | None
@@ -129,12 +127,10 @@ class Proposal(Displayed):
 
     @property
     def questions(self) -> list[str]:
-        """Return the questions that only the owner can answer."""
         return questions(tomllib.loads(self.text))
 
     @property
     def explained(self) -> dict[str, str]:
-        """Return each question with its explanation."""
         lines = [line.partition("  # ") for line in self.text.splitlines()]
         asked = [why for setting, _, why in lines if setting.endswith(f"= {as_toml(QUESTION)}")]
         return dict(zip(self.questions, asked, strict=True))
@@ -415,13 +411,10 @@ def _figures(one: Advice, read: Written | None, budgets: list[ProposedBudget]) -
     )
 
 
-def _taking_part(found: Sequence[Advice]) -> list[Advice]:
-    return [a for a in found if a.perturbed and a.N is not None and a.N >= 2]
-
-
 def budgets_of(found: list[Advice], records: int, asked: Plan) -> list[ProposedBudget]:
     """Return the promise and accuracy of budgets: the given one, or several for a record."""
-    taking_part, gamma = _taking_part(found), asked.own_gamma()
+    taking_part = [a for a in found if a.perturbed and a.N is not None and a.N >= 2]
+    gamma = asked.own_gamma()
     rows = (asked.rows_per_person or 1) if asked.person else None
     if gamma is None:
         several = BUDGETS if asked.record_epsilon is None else (asked.record_epsilon,)
@@ -493,7 +486,6 @@ def _sentences(
 
 
 def _promise(row: ProposedBudget, records: int) -> str:
-    """Return the sentence about a budget's promise and accuracy."""
     whom, whole = ("a record", "a whole record") if row.rows is None else ("a person", "all of their records")
     epsilon, one = f"epsilon {up(row.record_epsilon):.4g} for {whom}", row.alone_becomes
     at = epsilon if row.gamma is None else f"gamma {up(row.gamma):.4g} ({epsilon})"

@@ -106,8 +106,6 @@ def _sketched(names: list[str], batch: Batch) -> TableSketch:
 
 @dataclass
 class Advice:
-    """The plan's settings for a column."""
-
     name: str
     kind: str
     look: Sketch | None = None
@@ -137,7 +135,6 @@ class Advice:
 
     @property
     def words(self) -> str:
-        """Return the proposal, for people."""
         if self.keep:
             return "keep, as you chose"
         if self.drop:
@@ -247,7 +244,6 @@ def left_open(one: Advice) -> None:
 
 
 def _has(name: str, known: re.Pattern[str]) -> bool:
-    """Return whether a header has one of the words."""
     spaced = re.sub(r"(?<=[^\W\dA-Z_])(?=[A-Z])", " ", name)
     letters = unicodedata.normalize("NFKD", spaced.casefold())
     words = re.findall("[a-z]+", "".join(c for c in letters if not unicodedata.combining(c)))

@@ -128,7 +128,6 @@ def encoding_of(path: Path) -> str:
 
 
 def _letters(counts: np.ndarray, encoding: str) -> int:
-    """Return the number of counted bytes that are letters in an encoding."""
     letters = bytes(range(256)).decode(encoding, "replace")
     return int(counts[[letter in _LETTERS for letter in letters]].sum())
 
@@ -218,7 +217,6 @@ class _Texts:
     cells: pa.Array
     rows: np.ndarray
     times: np.ndarray
-    """The count of each."""
 
     @classmethod
     def different(cls, text: pa.Array, rows: np.ndarray) -> _Texts:

@@ -154,7 +154,6 @@ def _middles(sidecar: Sidecar, question: Question) -> list[str]:
 
 
 def _missing(rows: Sequence[Row]) -> list[str]:
-    """Return the remarks on missing answers and intervals."""
     said = []
     if none := sum(r.value is None for r in rows):
         said.append(f"Missing answers: {none}. The release can't rule out a division by 0.")

@@ -38,7 +38,6 @@ from ppdm_cli.tables import Table
 MOST_CELLS = 1 << 21
 """The most cells of a table, of originals or published, and of all counts together."""
 MOST_GROUPS = 1 << 10
-"""The most groups over perturbed columns."""
 MOST_ROWS = 1 << 16
 """The most answers in all groups together."""
 ALIKE = 1.02
@@ -61,7 +60,6 @@ class Row:
     worth: float | None
     """The effective number of records: so many originals would make the answer as certain."""
     p: float | None = None
-    """The p-value of a test."""
 
 
 def difference(own: Row, other: Row | None) -> tuple[float | None, ...]:
@@ -80,8 +78,6 @@ def difference(own: Row, other: Row | None) -> tuple[float | None, ...]:
 
 @dataclass(eq=False)
 class Asked:
-    """A scope with its computations and counts."""
-
     scope: Scope
     items: list[tuple[int, Computed | Quantile | Test]]
     """The computed answers, by their places in the question."""
@@ -117,17 +113,10 @@ def answers_in(
             continue
         for inner in range(len(asked[0].groups)):
             group = _group(question, kept, own, asked[0].labels[inner])
-            found_rows = [
-                (
-                    number,
-                    _row(
-                        group, question.items[number].title, computed, m, (place, inner), coverage.population, z
-                    ),
-                )
-                for a, m in zip(asked, known, strict=True)
-                for number, computed in a.items
-            ]
-            rows += [row for _, row in sorted(found_rows, key=lambda pair: pair[0])]
+            answers = {n: (computed, m) for a, m in zip(asked, known, strict=True) for n, computed in a.items}
+            for number in sorted(answers):
+                title = question.items[number].title
+                rows.append(_row(group, title, *answers[number], (place, inner), coverage.population, z))
     return rows, sidecar, int(sizes.sum())
 
 
@@ -279,7 +268,6 @@ def _scoped(
 
 
 def _atoms(sidecar: Sidecar, asked: Iterable[object]) -> list[Predicate]:
-    """Return the conditions on kept columns, record by record."""
     found: dict[Predicate, None] = {}
     for part in (p for each in asked for p in parts(each)):
         if isinstance(part, Predicate) and _kept(sidecar, part.column):

@@ -20,6 +20,7 @@ does, even if chance made it negative (docs/technical/method.md, "Answers").
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf, isnan, nan, sqrt
@@ -62,7 +63,6 @@ class Figure:
     linear: bool = True
     """True if it is a sum of sums."""
     ratio: tuple[Figure, Figure] | None = None
-    """The two sums whose ratio it is."""
     divided: tuple[Figure, ...] = ()
     """The divisors on the way."""
     limits: tuple[float, float] = (-inf, inf)
@@ -112,10 +112,6 @@ class Figure:
         ratio = (self, other) if self.linear and other.linear else None
         return Figure(value, gradient, False, ratio, (*divided, other))
 
-    def less(self, bias: float) -> Figure:
-        """Return the number without a bias of the second order; a ratio's interval needs no correction."""
-        return replace(self, value=self.value - bias)
-
     def root(self) -> Figure:
         value = sqrt(self.value) if self.value > 0 else nan
         return Figure(value, self.gradient / (2 * value), False, None, self.divided, square=self)
@@ -148,7 +144,7 @@ class Figure:
 
 
 def corrected(computed: Callable[[Floats], Figure], sums: Floats, covariance: Floats) -> Figure:
-    """Return a function of sums, minus the bias from their errors and its curvature."""
+    """Return a function of sums, minus the bias from their errors and its curvature; intervals need none."""
     told = computed(sums)
     if told.square is not None:
         square = corrected(lambda moved: computed(moved).square or told, sums, covariance)
@@ -164,7 +160,7 @@ def corrected(computed: Callable[[Floats], Figure], sums: Floats, covariance: Fl
         step[moving] = STEP * sqrt(max(float(spread), 0.0)) * way
         there, back = computed(sums + step).value, computed(sums - step).value
         bias += (there + back - 2 * told.value) / (2 * STEP**2)
-    return told.less(bias) if np.isfinite(bias) else told
+    return replace(told, value=told.value - bias) if np.isfinite(bias) else told
 
 
 def _fieller(above: Figure, below: Figure, covariance: Floats, z: float) -> tuple[float, float]:
@@ -191,6 +187,7 @@ def _variances(variance: Figure, mean: Figure, covariance: Floats, z: float) -> 
 
 
 ANGLES = np.linspace(0, 2 * np.pi, 721)
+SIGNS = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv}
 STEPS = 32
 """The number of steps inside a bin at which shares are computed."""
 
@@ -273,8 +270,6 @@ Compared = Callable[[Floats], tuple[list[Figure], Floats]]
 
 @dataclass(frozen=True, eq=False)
 class Test:
-    """A requested test."""
-
     compared: Compared
     shown: Callable[[Floats], Figure] | None = None
     """A number to report with the p-value, if there is one that is more useful than the statistic."""
@@ -333,7 +328,6 @@ def holm(values: Sequence[float]) -> list[float]:
 
 
 MOST_TESTED = 1 << 11
-"""The most counts of a test."""
 
 Computed = Callable[[Floats], Figure]
 """A function from the sums of one group to a number."""
@@ -346,7 +340,6 @@ class Compiler:
     scope: Scope
     where: Condition | None
     records: float
-    """The number of records in the release."""
     published: Mapping[str, Channel] = field(default_factory=dict)
     """The channels of the scope's columns, if it counts published codes."""
 
@@ -364,7 +357,7 @@ class Compiler:
             return lambda sums: Figure.constant(value, sums)
         if isinstance(answer, Combined):
             one, other, sign = self._computed(answer.one), self._computed(answer.other), answer.sign
-            return lambda sums: _signed(one(sums), sign, other(sums))
+            return lambda sums: SIGNS[sign](one(sums), other(sums))
         if answer.function == "quantile" or answer.function in (*TESTS, *REGRESSIONS):
             raise UsageError(
                 "not-a-smooth-function",
@@ -453,7 +446,6 @@ class Compiler:
         return self._together(chosen, self._number(one), self._number(other))[1]
 
     def _together(self, chosen: np.ndarray, x: Value, y: Value) -> tuple[Computed, Computed]:
-        """Return the covariance and the correlation of two numbers."""
         known = chosen & x.known & y.known
         means = [self._mean_of(v, known) for v in (x, y, x * y, x * x, y * y)]
 
@@ -581,14 +573,5 @@ def added(sums: Floats, several: Sequence[Figure]) -> Figure:
     return found
 
 
-def _signed(one: Figure, sign: str, other: Figure) -> Figure:
-    if sign == "+":
-        return one + other
-    if sign == "-":
-        return one - other
-    return one * other if sign == "*" else one / other
-
-
 def finite(number: float) -> float | None:
-    """Return a finite number, otherwise None."""
     return None if isnan(number) or number in (inf, -inf) else number

@@ -32,8 +32,6 @@ from ppdm_cli.releases import Strata, Stratum, encoded
 
 @dataclass(frozen=True, eq=False)
 class Reading:
-    """The counts to collect for one table."""
-
     axes: tuple[Channel, ...]
     places: tuple[int, ...]
     """The places of the axes among those that are read."""
@@ -46,7 +44,6 @@ class Reading:
 
     @property
     def outputs(self) -> list[int]:
-        """Return the number of combinations that each stratum publishes."""
         return [prod(s.shape) for s in self.strata]
 
     def cells(self, groups: int) -> int:

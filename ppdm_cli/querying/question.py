@@ -38,8 +38,6 @@ class Not:
 
 @dataclass(frozen=True)
 class Both:
-    """Two conditions, both of which hold."""
-
     one: Condition
     other: Condition
 
@@ -94,7 +92,6 @@ class Question:
     where: Condition | None
     by: tuple[Column | Condition, ...]
     titles: tuple[str, ...]
-    """The names of the groups."""
 
 
 def parts(of: object) -> Iterator[Any]:
@@ -122,7 +119,6 @@ def columns_in(of: object) -> list[str]:
 Node = Any
 """A part of a statement as sqlglot has it."""
 LONGEST = 1 << 16
-"""The most characters of a question."""
 DEEPEST, MOST_ANSWERS = 100, 500
 """The deepest nesting of a question, where a sum is as deep as it is long, and its most answers."""
 TAKES = {"count": (0, 1), "sum": (1, 1), "mean": (1, 1), "share": (1, 1), "variance": (1, 1), "stddev": (1, 1),
@@ -143,7 +139,6 @@ _READ = {
 
 
 def read_question(text: str) -> Question:
-    """Return the question that a select statement asks."""
     tree = _parsed(text)
     if not isinstance(tree, exp.Select):
         raise UsageError("only-select", "only SELECT statements are supported", "try 'select mean(age)'")
@@ -191,7 +186,6 @@ def read_question(text: str) -> Question:
 
 
 def _grouped(tree: Node) -> list[Node]:
-    """Return the columns that the answers are grouped by."""
     group = tree.args.get("group")
     if group is not None and not any(group.args.values()):
         raise UsageError(
@@ -272,7 +266,6 @@ def _no(what: str, step: str = "use only select, where and group by") -> UsageEr
 
 
 def _wrong(id: str, tree: Node, what: str, step: str) -> UsageError:
-    """Return the error about a part of a question."""
     return UsageError(id, f"{_shown(tree)} {what}", step)
 
 

@@ -60,8 +60,6 @@ class Regressor:
 
 @dataclass(frozen=True, eq=False)
 class Scores:
-    """The scores of a source's published codes."""
-
     single: Floats
     squares: Floats
     """The scores of the products of each two."""
@@ -79,7 +77,6 @@ class Scores:
 
     @classmethod
     def exposed(cls, source: Regressor, exposure: Exposure, lam: float) -> Scores:
-        """Return the scores of one exposure."""
         noise, law = exposure.noise, exposure.alone
         if law is not None:
             return cls.of(source, law.scores)
@@ -109,7 +106,6 @@ class ScoreReader:
     strata: Strata
     grouped: Grouped
     scored: list[ScoredStratum]
-    """The strata, in the same order."""
 
     @property
     def columns(self) -> list[str]:
@@ -174,8 +170,6 @@ class ScoreReader:
 
 @dataclass(frozen=True)
 class Coefficient:
-    """A coefficient, its standard error, and its label."""
-
     label: str
     value: float
     std_error: float

@@ -259,7 +259,6 @@ class Scope:
         return TruthTable(outcomes == TRUE, outcomes == FALSE)
 
     def null(self, name: str) -> TruthTable:
-        """Return the records without a value in a kept column."""
         return self.truth(Predicate(name, "null"))
 
     def value(self, number: Number) -> Value:

@@ -107,7 +107,6 @@ class Inspected(Displayed):
 
     @property
     def frame(self) -> pl.DataFrame:
-        """Return the figures of the perturbed attributes as a polars DataFrame."""
         import polars as pl
 
         rows = msgspec.to_builtins(attribute_figures(self.sidecar))
@@ -147,7 +146,6 @@ def inspect(
 
 
 def through_all(sidecar: Sidecar) -> list[Channel]:
-    """Return the channels that every record goes through."""
     release = opened(sidecar)
     specs = [{o.attributes: o.spec for o in r.channels} for r in release.recipes]
     return [c for c in release.channels if all(s.get(c.attributes) == c.spec for s in specs)]
@@ -298,7 +296,7 @@ def release_facts(sidecar: Sidecar, prior: float = PRIOR) -> list[Fact]:
             f"Times in nanoseconds: {some(fine)}. Spark reads them as whole numbers. If a miner uses Spark, "
         )
         found.append(Fact("times", words + "cast them to microseconds before you perturb."))
-    if from_data := domains_from_data(sidecar):
+    if from_data := [a.name for a in sidecar.perturbed if a.domain_from == "data"]:
         words = f"Domains taken from the private data (now public in the sidecar): {some(from_data)}. No limit "
         found.append(Fact("domains", words + "covers what they reveal."))
     if grouped := {a.name: a.group.prefix for a in sidecar.perturbed if a.group is not UNSET}:
@@ -323,11 +321,6 @@ _KEYED_RECIPES = (
     "A change in one value redraws all that are published with it, costs the record's gamma again, and is "
     "not hidden."
 )
-
-
-def domains_from_data(sidecar: Sidecar) -> list[str]:
-    """Return the attributes whose domains were taken from the private data."""
-    return [a.name for a in sidecar.perturbed if a.domain_from == "data"]
 
 
 def one_attribute_limit(sidecar: Sidecar, prior: float = PRIOR) -> float | None:

@@ -28,7 +28,6 @@ from ppdm_cli.tables import path_of, unwritable
 
 MOST_BYTES = 16 << 20
 NAME = 200
-"""The most characters of the people's name."""
 _LATEST = 8
 """The digits to which sums are compared and shown: decimals such as 0.1 aren't binary fractions."""
 
@@ -68,7 +67,6 @@ class Account:
 
     @property
     def sentences(self) -> list[str]:
-        """Return the sentences about the sum of the releases, and its limits."""
         many, total = counted(len(self.entries), "release"), _in_words(self.total)
         limit = "it states no total" if self.limit is None else f"it allows {_in_words(self.limit)}"
         lines = [f"The ledger has {many} about {quoted(self.people)}: epsilon adds up to {total}, and {limit}."]

@@ -67,12 +67,10 @@ class RecipeInUse:
 
     @cached_property
     def through(self) -> dict[str, Channel]:
-        """Return the channels by attribute."""
         return {n: c for c in self.channels for n in c.attributes}
 
     @property
     def epsilon(self) -> float:
-        """Return the epsilon of a record with it."""
         return sum(log(c.matrix.amplification) for c in self.channels)
 
     def marginal(self, names: Sequence[str]) -> Channel | None:
@@ -125,7 +123,6 @@ class OpenedRelease:
 
     sidecar: Sidecar
     recipes: tuple[RecipeInUse, ...]
-    """The recipes in use, by their numbers."""
     alone: Mapping[str, Channel]
     """The channel that every record goes through, by attribute, of one copy; none if recipes differ."""
     beside: tuple[tuple[str, pa.DataType], ...]
@@ -155,14 +152,11 @@ class OpenedRelease:
             return attribute.kind
         if attribute.name in self.alone:
             return self.through(attribute.name).shown(attribute.name).kind
-        return self.wide(attribute.name).domain.kind
-
-    def wide(self, name: str) -> WideColumn:
-        """Return the column of an attribute that some records withhold."""
-        return self._wide[name]
+        return self.wide[attribute.name].domain.kind
 
     @cached_property
-    def _wide(self) -> dict[str, WideColumn]:
+    def wide(self) -> dict[str, WideColumn]:
+        """Return the column of each attribute, if some records withhold it."""
         return {a.name: WideColumn(a) for a in self.sidecar.perturbed}
 
     def spec(self, name: str) -> Spec | None:
@@ -229,8 +223,6 @@ def domain_reaching(attribute: Attribute, count: int) -> Domain:
 
 @dataclass(frozen=True)
 class _Design:
-    """The basis of recipes."""
-
     recipes: Sequence[Recipe]
     attributes: Sequence[Attribute]
 
@@ -341,7 +333,6 @@ def opened(sidecar: Sidecar) -> OpenedRelease:
 
 
 _WRONG = (msgspec.MsgspecError, ValueError, RecursionError, OverflowError, PpdmError)
-"""The errors of sidecars that can't be read, or make no sense."""
 
 
 def read_sidecar(path: Path | None, carried: bytes | None, name: str, step: str = "") -> Sidecar:

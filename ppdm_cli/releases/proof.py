@@ -30,7 +30,6 @@ from ppdm_cli.tables import PendingFile, TableLike, commit, path_of
 
 FORMAT = "ppdm-proof"
 MOST_DRAWS = 1 << 25
-"""The most draws of all samplers that are run."""
 MOST_OF_ONE = 1 << 18
 """The most draws of a sampler that is run on every number."""
 MOST_WRITTEN = 1 << 20

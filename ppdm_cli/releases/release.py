@@ -109,7 +109,9 @@ def _with_sidecar(
     if isinstance(sidecar, (str, Path)) and not path_of(sidecar).exists():
         raise files.missing(path_of(sidecar), "the sidecar ")
     if OPENING.get() is not None or not isinstance(source, (str, Path)):
-        given = sidecar if sidecar is None or isinstance(sidecar, Sidecar) else _read(sidecar)
+        given = sidecar if isinstance(sidecar, Sidecar) else None
+        if isinstance(sidecar, (str, Path)):
+            given = read_sidecar(path_of(sidecar), None, str(sidecar))
         table = open_table(source, csv=CsvOptions(known={} if given is None else dict(opened(given).columns)))
         if given is None and table.sidecar is None and not isinstance(source, (str, Path)):
             raise UsageError(
@@ -142,10 +144,6 @@ def _with_sidecar(
     if path is not None and path.is_dir() and found.records is None:
         raise cut_folder(path)
     return table, found
-
-
-def _read(sidecar: str | Path) -> Sidecar:
-    return read_sidecar(path_of(sidecar), None, str(sidecar))
 
 
 def has_sidecar_beside(source: object) -> bool:
@@ -497,7 +495,6 @@ def _loaded(partition: Partition) -> pa.RecordBatch:
 
 
 def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the same columns as plain values."""
     columns = [dtypes.plain(c) for c in batch.columns]
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 

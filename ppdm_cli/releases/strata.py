@@ -146,12 +146,10 @@ class Exposures:
 
     @property
     def codes(self) -> int:
-        """Return the number of codes."""
         return self.withheld + self.withholds
 
     @property
     def values(self) -> int:
-        """Return the number of values of the axis."""
         return self.each[0].inputs
 
     @cached_property
@@ -186,7 +184,6 @@ class Stratum:
     """Records that reveal the same of some axes, and are alike in lam."""
 
     axes: tuple[int, ...]
-    """The revealed axes."""
     exposures: tuple[Exposure, ...]
     first: tuple[int, ...]
     """The first code of each exposure."""
@@ -276,7 +273,6 @@ class Strata:
     axes: tuple[Channel, ...]
     """The axes. Attributes that were perturbed together have one axis, unless they share only their lam."""
     exposures: tuple[Exposures, ...]
-    """The exposures of each axis."""
     numbers: np.ndarray
     """The number of the exposure of each, (recipes, axes), from 1; 0 if the recipe withholds it."""
     lam: Floats
@@ -284,7 +280,6 @@ class Strata:
     rounds: np.ndarray
     """The round of each recipe, from 1."""
     shares: Floats
-    """The probability of each recipe."""
     cells: tuple[WithheldCells | None, ...]
     """The rules for reading each axis; None if its cells have the codes of the axis itself."""
 
@@ -322,7 +317,7 @@ class Strata:
             withholds = bool((numbers[:, place] == 0).any())
             exposed.append(Exposures(tuple(e for _, e, _ in found.values()), withholds))
             channels = [c for _, _, c in found.values()]
-            cells.append(WithheldCells.of(opened(sidecar).wide(axis.name), exposed[-1], channels))
+            cells.append(WithheldCells.of(opened(sidecar).wide[axis.name], exposed[-1], channels))
         shares = weights / weights.sum()
         return cls(tuple(axes), tuple(exposed), numbers, lam, rounds, shares, tuple(cells))
 

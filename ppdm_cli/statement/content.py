@@ -120,12 +120,9 @@ class PublishedAttribute:
 
 @dataclass(frozen=True)
 class Statement:
-    """The contents of a statement about a release."""
-
     sidecar: Sidecar
     privacy: Privacy
     files: Mapping[str, str]
-    """The SHA-256 of each file."""
     answers: Mapping[str, str]
     attack: AttackReport | None
     account: Account | None
@@ -222,7 +219,6 @@ class Statement:
 
     @property
     def page(self) -> str:
-        """Return the statement as one page of HTML."""
         release = self.sidecar.release
         title = f"Privacy statement: {self.answers.get('name') or f'release {release}'}"
         under = f"Release {release}, made by {self.sidecar.tool}. Stated by {TOOL} on {today()}."

@@ -86,7 +86,6 @@ class Notice(NamedTuple):
 
 
 def html(title: str, under: str, first: Notice, sections: Mapping[str, list[Part]]) -> str:
-    """Return the whole page."""
     head = (
         f'<meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
         f'<meta name="viewport" content="width=device-width"><title>{_safe(title)}</title>'
