@@ -384,10 +384,7 @@ def beyond_values(domain: Domain, beyond: Beyond) -> BeyondValues:
 
 
 def within(domain: Domain, beyond: BeyondValues | Beyond | UnsetType, count: int) -> Domain:
-    """Return a domain with so many values more on either side, of those that are published beyond it.
-
-    The type is that of the whole column; ValueError if there are fewer.
-    """
+    """Return a domain with so many of the values beyond it on either side; ValueError if there are fewer."""
     if beyond is UNSET:
         if count:
             raise ValueError("a half-width above 0 needs 'beyond'")

@@ -187,10 +187,7 @@ def read_table(value: object) -> Mapping[tuple[str, str], Decimal]:
 
 
 def scaled_columns(chances: Sequence[Sequence[Decimal]]) -> tuple[list[list[int]], int]:
-    """Return columns of whole numbers over one scale: the least power of 10 that is exact, or the largest.
-
-    Rounded by largest remainder, where a positive one stays at least 1 and 0 stays 0.
-    """
+    """Return columns of whole numbers over the least exact power of 10, or rounded, but not to 0."""
     most = len(str(LARGEST_RANGE // len(chances))) - 1
     digits = max(-int(c.normalize().as_tuple().exponent) for column in chances for c in column)
     scale = 10 ** min(max(digits, 0), most)

@@ -179,10 +179,7 @@ class GammaDiagonal(ExactDraw):
         return self._most_likely
 
     def _most_likely(self, observed: Floats, n: float) -> Floats:
-        """Return X_i = max(0, s y_i - n/(gamma-1)), with s such that they sum to n.
-
-        The positive ones are the largest y; s follows from their number.
-        """
+        """Return X_i = max(0, s y_i - n/(gamma-1)), with s, by the number above 0, such that they sum to n."""
         if n == 0:
             return np.zeros(len(observed))
         gamma = float(self.gamma)

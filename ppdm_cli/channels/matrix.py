@@ -35,10 +35,7 @@ FIT_STEPS = 100
 
 
 class Blocks(Protocol):
-    """Random bits for a run of cells: 128 each, as four 32-bit words a row.
-
-    `rows` picks the cells that ask again; `retry` counts their askings.
-    """
+    """Random bits for cells, four 32-bit words a row; those in `rows` ask again, for the `retry`-th time."""
 
     def __call__(self, retry: int, rows: np.ndarray | None = None) -> np.ndarray: ...
 
@@ -187,10 +184,7 @@ class Matrix(Law):
         return shown
 
     def marginal(self, places: Sequence[int], inputs: Sequence[int], outputs: Sequence[int]) -> Matrix | None:
-        """Return the law of some of several attributes whose codes these are, None if they have none.
-
-        `inputs` and `outputs` are the numbers of the attributes' codes, original and published.
-        """
+        """Return the law of some attributes, by the numbers of all one's codes, or None if they have none."""
         return None
 
     def seen(self, observed: Floats, axis: int = 0) -> Floats:
@@ -204,10 +198,7 @@ class Matrix(Law):
 
     @property
     def parts(self) -> list[tuple[Sequence[int], ExactDraw | None]]:
-        """Return sets of codes that are replaced within themselves, each with its draw, if it has one.
-
-        A matrix by which numbers are published has none of them.
-        """
+        """Return sets of codes that are replaced within themselves, each with its draw, if there are some."""
         return []
 
     @property

@@ -69,10 +69,7 @@ def of_grid(
     prior: Sequence[float] | None = None,
     kind: str = DEFAULT_KIND,
 ) -> list[dict[str, Any]]:
-    """Return a row for every gamma and N; a given prior has as many shares as N.
-
-    Each channel is the one that `perturb` would choose for so many values in order.
-    """
+    """Return a row for every gamma and N, or the prior's size, of the channel that `perturb` would choose."""
     shares = None if prior is None else checked_prior(prior)
     if shares is not None:
         if list(sizes) not in ([], [len(shares)]):

@@ -198,10 +198,7 @@ class Steps:
         return [p.of(which).expected(own) for p, own in each]
 
     def _sums(self, table: Tables) -> list[tuple[Axes, Axes, int]]:
-        """Plan the marginalisations: for each part, the smallest larger part to sum from, and the axes to sum.
-
-        Large tables are summed as rarely as possible.
-        """
+        """Plan the marginalisations: the smallest larger part to sum each from, and the axes to sum."""
         sizes = table.shape[self._lead :]
         found, sums = {tuple(range(len(sizes)))}, []
         for axes in sorted({p.of_all(len(sizes)) for p in self._parts}, key=len, reverse=True):
@@ -223,10 +220,7 @@ class Steps:
 
     @of_small_products
     def stopped(self, start: Tables, judge: Callable[[list[Tables], np.ndarray], Floats], stop: Stop) -> Fit:
-        """Return the table with the best score, for each entry of the first axis.
-
-        `judge` scores the expected counts of some entries in each part, and gets their numbers: (entry, score).
-        """
+        """Return the table of best score by entry; `judge` scores expected counts of entries, by number."""
         going = np.arange(len(start))
         table = start.astype(np.float32)
         best, taken, bad = table.copy(), np.zeros(len(start), int), np.zeros(len(start), int)

@@ -37,10 +37,7 @@ def inverse(observed: Floats, matrices: Matrices) -> Floats:
 
 
 def set_scale(observed: Floats, matrices: Matrices) -> Floats:
-    """Return the paper's heuristic: negatives to zero, then scaled to the number of records.
-
-    Biased down for large counts when N is large.
-    """
+    """Return the paper's heuristic: negatives to zero, then scaled to all records; large counts get too low."""
     raised = np.maximum(inverse(observed, matrices), 0.0)
     axes = perturbed_axes(matrices)
     sums, totals = (t.sum(axis=axes, keepdims=True) for t in (raised, observed))
@@ -53,10 +50,7 @@ def simplex(observed: Floats, matrices: Matrices) -> Floats:
 
 
 def maximum_likelihood(observed: Floats, matrices: Matrices) -> Floats:
-    """Return the most likely original counts: in closed form where one matrix has one, else by EM.
-
-    With a matrix that blurs, EM ends early, before it reaches them.
-    """
+    """Return the most likely original counts: in closed form, or by EM, which ends early if a matrix blurs."""
     perturbed = [m for m in matrices if m is not None]
     if len(perturbed) == 1 and (closed := perturbed[0].closed_form) is not None:
         return _by_slice(observed, observed, matrices, closed)
@@ -101,10 +95,7 @@ def project(values: Floats, n: float) -> Floats:
 def expectation_maximisation(
     observed: Floats, matrices: Matrices, start: Floats | None = None, least: float = 0.0
 ) -> Floats:
-    """Run EM from equal shares (or `start`), along the axes, to a likelihood tolerance.
-
-    It ends when a step adds fewer than `least` nats.
-    """
+    """Run EM from equal shares (or `start`), until a step adds fewer than `least` nats or the tolerance."""
     axes = perturbed_axes(matrices)
     cells = int(np.prod([m.inputs for m in matrices if m is not None]))
     shape = tuple(observed.shape[i] if m is None else m.inputs for i, m in enumerate(matrices))

@@ -63,10 +63,7 @@ def _text(labels: Sequence[str] | np.ndarray) -> pa.Array:
 
 
 def fill_estimated(table: pa.Table | pl.DataFrame, sidecar: Sidecar, output: Output) -> None:
-    """Write the estimates with a sidecar at stage "estimated", which has the domains and matrices.
-
-    Its records are the table's rows; the history has the number of the release's.
-    """
+    """Write the estimates with a sidecar at stage "estimated", whose history has the release's records."""
     past = sidecar.history
     sidecar = msgspec.structs.replace(
         sidecar,

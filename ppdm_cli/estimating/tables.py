@@ -106,11 +106,7 @@ class EstimatedTable(Displayed):
 def count(
     table: Table, groups: Sequence[Group], *, original: bool = False, outside: str = FETCH_AGAIN
 ) -> list[Floats]:
-    """Return a table of counts for each group of channels, an axis a channel.
-
-    Counts published codes of a release, or values of `original` data. `outside` is the next step if a value is
-    outside its domain.
-    """
+    """Return a table of counts for each group of channels: of published codes, or of `original` values."""
     channels = {a.name: a for group in groups for a in group}
     shapes = [tuple((a.domain if original else a.published).size for a in group) for group in groups]
     check_cells(channels, shapes)

@@ -206,10 +206,7 @@ def _check_nodes(names: Sequence[str], known: Sequence[str]) -> None:
 
 
 def _merged(networks: Sequence[Network], names: Sequence[str]) -> Network:
-    """Return one network of all nodes, each from the party that learned it (Ma and Sivakumar, Model I, step 6).
-
-    `names` are those of the files, for messages.
-    """
+    """Return one network of all nodes, each from the party that learned it (Ma and Sivakumar, Model I)."""
     if len(networks) < 2:
         what = "one network alone has nothing to merge with"
         raise UsageError("nothing-to-merge", what, "name those of two or more parties")

@@ -67,10 +67,7 @@ class Edge:
 def learn_structure(
     table: Table, sidecar: Sidecar, names: Sequence[str], how: str
 ) -> tuple[Network, list[str]]:
-    """Return a tree over these columns, away from the first of them, with remarks.
-
-    With `auto` only edges beyond chance stay, with `tree` all of them.
-    """
+    """Return a tree over these columns, away from the first, with remarks; `auto` keeps edges beyond chance."""
     if how not in STRUCTURES:
         raise unknown("structure", how, STRUCTURES)
     if len(names) < 2:

@@ -63,10 +63,7 @@ class Party:
 
 
 def open_parties(data: Sequence[PartyLike], csv: CsvOptions | None, withheld: bool = False) -> list[Party]:
-    """Open the input of each party: a path, a table, or a table with its sidecar.
-
-    Cells of one party may be `withheld`, if these shouldn't count as null.
-    """
+    """Open the input of each party; cells of one party may be `withheld`, if these shouldn't count as null."""
     if not data or any(map(is_stream, data)):
         raise UsageError(
             "no-parties", "no files are named, or standard input is named", "name a file of each party"

@@ -72,11 +72,7 @@ def _alone(channel: Channel, name: str) -> Channel:
 
 
 def _shares(recipes: Sequence[RecipeInUse], name: str) -> list[tuple[float, Channel]]:
-    """Return the shares of the records that publish an attribute value by value, with their channels, as
-    estimates use them.
-
-    If not all do, these are from the last round that has any.
-    """
+    """Return the shares and channels of records that publish single values, of the last round if some don't."""
     total = sum(d.weight for d in recipes)
     axes = [(d, _alone(d.through[name], name)) for d in recipes if name in d.through]
     axes = [(d, axis) for d, axis in axes if axis.matrix.invertible]

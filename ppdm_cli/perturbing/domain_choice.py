@@ -152,15 +152,11 @@ def declared_type(own: AttributePlan) -> pa.DataType | None:
     """Return the type that a CSV's column has by its declared domain; None if none is declared."""
     if own.interval is None or not isinstance(own.interval, str):
         listed = own.categories or own.edges or own.interval
-        return None if listed is None else type_of([_text(v) for v in listed])
+        texts = [str(v).lower() if isinstance(v, bool) else str(v) for v in listed or ()]  # as cells have them
+        return type_of(texts) if listed is not None else None
     colons = [i for i, c in enumerate(own.interval) if c == ":"]
     kinds = [type_of([own.interval[:i], own.interval[i + 1 :]]) for i in colons]
     return next((k for k in kinds if not dtypes.is_discrete(k)), None)
-
-
-def _text(value: object) -> str:
-    """Return a value of a plan as a CSV's cell has it."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _value(value: object, kind: pa.DataType) -> Any:
@@ -232,7 +228,8 @@ def cut(
     edges = [*[low] * (low < first), *_edges(first, stop, inner, own.scale, whole), *[high] * (last < high)]
     edges[-1] = high
     if whole:
-        edges = _distinct(edges)
+        for i in range(1, len(edges) - 1):  # one step at least apart; the first and the last stay
+            edges[i] = min(max(round(edges[i]), edges[i - 1] + 1), edges[-1] - (len(edges) - 1 - i))
     try:
         return Bins(kind, edges, own.nulls, representative)
     except ValueError:
@@ -276,13 +273,6 @@ def _edges(low: Any, high: Any, bins: int, scale: str | None, whole: bool) -> li
     a, b = _TO[scale](low), _TO[scale](high)
     inner = [_FROM[scale](a + (b - a) * i / bins) for i in range(1, bins)]
     return [low, *_readable(np.array([low, *inner, high], float))[1:-1], high]
-
-
-def _distinct(edges: list[Any]) -> list[int]:
-    """Return edges of whole numbers, one step at least apart; the first and the last stay."""
-    for i in range(1, len(edges) - 1):
-        edges[i] = min(max(round(edges[i]), edges[i - 1] + 1), edges[-1] - (len(edges) - 1 - i))
-    return edges
 
 
 def _readable(exact: Floats) -> list[Any]:
@@ -367,7 +357,10 @@ def refuse_rare(
     written = [n for n in facts if n in either and is_written(facts[n].counts)]
     named = [n for n in facts if n in found and n not in written]
     few -= {*written}
-    troubles = [*_of_identifiers(named, facts), *_of_written(written)]
+    troubles = _of_identifiers(named, facts)
+    if written:
+        what = f"the text in {listed(written)} looks like decimal numbers or dates"
+        troubles.append((what, "use `ppdm plan FILE -o plan.toml`, which finds how they are written"))
     troubles += _of_rare({n: f for n, f in facts.items() if n in few}, whom)
     if troubles:
         raise RefusedError(
@@ -388,11 +381,6 @@ def _of_identifiers(names: Collection[str], facts: Mapping[str, Facts]) -> list[
     )
     drops = argument("drop", list(names))
     return [(which, f"leave {'it' if len(names) == 1 else 'them'} out: {drops}")] if names else []
-
-
-def _of_written(names: Collection[str]) -> list[tuple[str, str]]:
-    what = f"the text in {listed(names)} looks like decimal numbers or dates"
-    return [(what, "use `ppdm plan FILE -o plan.toml`, which finds how they are written")] if names else []
 
 
 def _of_rare(found: Mapping[str, Facts], whom: str) -> list[tuple[str, str]]:

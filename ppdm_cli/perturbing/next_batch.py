@@ -89,10 +89,7 @@ def _other(what: str, asked: object = None, before: object = None, option: str =
 
 
 def like(earlier: Sidecar, schema: pa.Schema, asked: Plan) -> ResolvedPlan:
-    """Return an earlier release's plan for the next batch; columns that it does not name are dropped.
-
-    Values outside domains are treated as in that release; `asked.clip` also moves the others.
-    """
+    """Return an earlier release's plan for the next batch, which drops other columns; clips if asked."""
     for name in [*earlier.by_name, *[asked.person] * (asked.person is not None)]:
         if name not in schema.names:
             raise MismatchError(

@@ -105,7 +105,7 @@ class Range:
             return cls()
         mean, decimals = float(values.mean()), 0
         if pa.types.is_floating(array.type):
-            while decimals <= MOST_DECIMALS and not _has(values, decimals):
+            while decimals <= MOST_DECIMALS and (np.round(values, decimals) != values).any():
                 decimals += 1
         squares = float(((values - mean) ** 2).sum())
         return cls(len(values), mean, squares, float(values.min()), float(values.max()), decimals)
@@ -119,10 +119,6 @@ class Range:
         ends = min(self.low, other.low), max(self.high, other.high)
         decimals = max(self.decimals, other.decimals)
         return Range(n, self.mean + apart * other.n / n, squares, *ends, decimals)
-
-
-def _has(values: Floats, decimals: int) -> bool:
-    return bool((np.round(values, decimals) == values).all())
 
 
 def known(array: pa.Array) -> Floats:

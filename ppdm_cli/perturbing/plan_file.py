@@ -151,10 +151,7 @@ def _example(questions: list[str]) -> str:
 
 
 def answered(plan: object, over: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a plan's settings without its question marks; the settings laid over it must answer them all.
-
-    An empty answer to a question about a column means that there is none.
-    """
+    """Return a plan's settings; the settings laid over it must answer its questions ('' means none)."""
     if not isinstance(plan, Mapping):
         raise UsageError(
             "not-a-plan", "a plan is a Plan, a mapping of settings or a file", "try plan={'gamma': 9}"

@@ -107,10 +107,7 @@ def asked_of(
     copies: int,
     identifier: str | None,
 ) -> tuple[Plan, CsvOptions]:
-    """Return the plan of each copy, and the settings for reading a CSV.
-
-    With an earlier release, the plan has all that protected that one.
-    """
+    """Return the plan of each copy, protected as an earlier release was, and the settings for reading a CSV."""
     csv = given.get("csv")
     read = csv if isinstance(csv, CsvOptions) else CsvOptions()
     if read is csv:
@@ -248,10 +245,7 @@ def _typed(plan: ResolvedPlan, table: Table, asked: Plan) -> ResolvedPlan:
 def in_all_rounds(
     table: Table, plan: ResolvedPlan, key: Key, publishing: Callable[[ResolvedPlan], Substituter]
 ) -> ResolvedPlan:
-    """Return the plan with the recipes of all rounds: a pass over the table for each but the last.
-
-    A round's recipes follow from the published records of earlier rounds, and from nothing else of them.
-    """
+    """Return the plan with the recipes of all rounds, each from the published records of earlier ones alone."""
     while plan.rounds is not None and len(in_rounds(plan.in_use)) < len(plan.shares):
         if not table.rewindable:
             raise UsageError(
@@ -414,10 +408,7 @@ LEAST_BINS, MOST_BINS = 4, 60
 
 
 def sized(plan: Plan, table: Table, identifier: str | None, left_out: int = 0) -> Plan:
-    """Return the plan with a number of bins for each column of numbers that has none of its own.
-
-    `left_out` is the number of records that are not published.
-    """
+    """Return the plan with a number of bins for each column without one; some records are left out."""
     if plan.bins != "auto":
         return plan
     if plan.scheme != SUBSTITUTION:

@@ -278,10 +278,7 @@ def _domain(
 
 
 def gammas_of(perturbed: Mapping[str, AttributePlan], plan: Plan) -> dict[tuple[str, ...], Decimal | float]:
-    """Return each channel's gamma by its attributes: its own, the one for all, or its part of the budget.
-
-    A decimal is exact as given; a float was derived, and must be rounded down.
-    """
+    """Return each channel's gamma: its own, the one for all, or its part of the budget (a float is derived)."""
     asked = units(perturbed, plan)
     given: dict[tuple[str, ...], Decimal | float | None] = {n: w.own_gamma() for n, w in asked.items()}
     # attributes that are perturbed together get the parts of all of them

@@ -218,10 +218,7 @@ class _Sums:
     """f(a, b) squared."""
 
     def moments(self, n: np.ndarray, pairs: Floats, shared: Floats) -> Floats:
-        """Return means and variances of f summed over pairs in a random order, `shared` of them with the next.
-
-        The last axis of both is that of groups.
-        """
+        """Return means and variances, by group, of f summed over pairs in a random order, some `shared`."""
         two = np.maximum(n * (n - 1.0), 1)
         three, four = two * np.maximum(n - 2, 1), two * np.maximum(n - 2, 1) * np.maximum(n - 3, 1)
         mean = pairs * self.once / two

@@ -103,10 +103,7 @@ class Drawn(Batch):
 
 
 class OwnersTask:
-    """The base of an owner's tasks: a plan, places of rows in a random order, and the facts to collect.
-
-    A task holds nothing that changes, so threads share it.
-    """
+    """The base of an owner's tasks, which threads share: a plan, places in a random order, facts to collect."""
 
     schema: pa.Schema
     """The schema to write; text may be a dictionary of it."""

@@ -82,10 +82,7 @@ class Dialect:
 
 
 def sniff(paths: Sequence[Path], said: CsvOptions | None = None) -> Dialect:
-    """Return how the parts of a table are written; the first one decides, except for the encoding.
-
-    The owner's settings of the header, or of columns that it names, decide whether there is one.
-    """
+    """Return how a table's parts are written: by the first one and its owner, the encoding by all."""
     encodings = {encoding_of(p) for p in paths}
     encoding = next((e for e in _WESTERN if e in encodings), min(encodings))
     with files.readable(paths[0]), open_bytes(paths[0]) as stream:
@@ -275,10 +272,7 @@ class Written:
 
 
 def read_block(text: pa.Array, nulls: Sequence[str], first_row: int = 0) -> tuple[Cells, pa.Array | None]:
-    """Count the forms of cells, and return the column that they are read as, if its type is sure.
-
-    The type is in doubt for dates, truth values and odd cells.
-    """
+    """Count the forms of cells, and return the column that they are read as, if its type isn't in doubt."""
     numbers = None
     if not any(map(str.isdigit, "".join(nulls))):  # else a number may mean null
         numbers = _numbers(text)
@@ -423,10 +417,7 @@ def _mask(found: pa.Array) -> np.ndarray:
 def written(
     cells: Cells, comma: bool, nulls: Sequence[str], kind: pa.DataType | None, formats: Sequence[str]
 ) -> Written:
-    """Return the forms of a column's cells: as declared, or as they show.
-
-    `comma`: numbers have a decimal comma, as a column surely shows, or as the owner says.
-    """
+    """Return the forms of a column's cells as declared or shown; `comma`: numbers have a decimal comma."""
     found = _written(cells, comma)
     if kind is not None:
         its = dtypes.parse(found.type)

@@ -63,10 +63,7 @@ class Row:
 
 
 def difference(own: Row, other: Row | None) -> tuple[float | None, ...]:
-    """Return the other release's answer, the difference from it, and the interval of that.
-
-    It combines the intervals of both, whose errors are independent (MOVER; Zou and Donner 2008).
-    """
+    """Return the other answer, the difference and its interval, by both's (MOVER; Zou and Donner 2008)."""
     if other is None or own.value is None or other.value is None:
         return None if other is None else other.value, None, None, None
     apart = own.value - other.value
@@ -112,7 +109,9 @@ def answers_in(
         if outer and not sizes[place]:
             continue
         for inner in range(len(asked[0].groups)):
-            group = _group(question, kept, own, asked[0].labels[inner])
+            left, right = iter(own), iter(asked[0].labels[inner])
+            outside = (isinstance(b, Column) and b.name in kept for b in question.by)
+            group = tuple(next(left if is_kept else right) for is_kept in outside)
             answers = {n: (computed, m) for a, m in zip(asked, known, strict=True) for n, computed in a.items}
             for number in sorted(answers):
                 title = question.items[number].title
@@ -305,14 +304,6 @@ def _check_size(tally: CountTask, asked: Sequence[Asked]) -> None:
         raise too_large(what)
     for reading in tally.readings:
         check_work([a.name for a in reading.axes], [reading.strata])
-
-
-def _group(
-    question: Question, kept: Sequence[str], outer: Sequence[str], inner: Sequence[str]
-) -> tuple[str, ...]:
-    """Return a group's labels in the order of GROUP BY."""
-    left, right = iter(outer), iter(inner)
-    return tuple(next(left if isinstance(b, Column) and b.name in kept else right) for b in question.by)
 
 
 def _row(

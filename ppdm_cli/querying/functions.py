@@ -225,10 +225,7 @@ class Quantile:
         return float(value), float(low), float(high), moves
 
     def _inside(self, excess: Floats, squares: Floats, products: Floats) -> tuple[Floats, Floats]:
-        """Return the excess and its standard error, inside bins too: `STEPS` of them to a bin.
-
-        A value between two marks is a mean of both, whose errors have these squares and products.
-        """
+        """Return excess and standard error, inside bins too: a value between two marks is a mean of both."""
         if not isinstance(self.domain, Bins):
             return excess, np.sqrt(np.maximum(squares, 0.0))
         part = np.arange(STEPS)[None, :] / STEPS

@@ -157,7 +157,7 @@ def read_question(text: str) -> Question:
     found = Question(
         tuple(Item(e.alias or _text(e), _answer(e.unalias())) for e in asked),
         None if where is None else _condition(where.this),
-        tuple(_group(e) for e in by),
+        tuple(_column(e) if isinstance(e, exp.Column) else _condition(e) for e in by),
         tuple(titles.get(e) or (e.name if isinstance(e, exp.Column) else _text(e)) for e in by),
     )
     _nothing_left(tree)
@@ -422,10 +422,6 @@ def _column(tree: Node) -> Column:
 
 
 # -- conditions
-
-
-def _group(tree: Node) -> Column | Condition:
-    return _column(tree) if isinstance(tree, exp.Column) else _condition(tree)
 
 
 def _condition(tree: Node) -> Condition:

@@ -231,10 +231,7 @@ class _Design:
 
 
 def recipes_in_use(recipes: Sequence[Recipe], attributes: Sequence[Attribute]) -> tuple[RecipeInUse, ...]:
-    """Return the recipes in use, in the order of their numbers; ValueError if they do not fit.
-
-    Weights are relative to their sum, and a family's is shared equally by its members.
-    """
+    """Return the recipes in use, by their numbers, with relative weights; ValueError if they do not fit."""
     return _in_use(_Design(list(recipes), list(attributes)))
 
 
@@ -336,10 +333,7 @@ _WRONG = (msgspec.MsgspecError, ValueError, RecursionError, OverflowError, PpdmE
 
 
 def read_sidecar(path: Path | None, carried: bytes | None, name: str, step: str = "") -> Sidecar:
-    """Return the sidecar from its file or from the data's own metadata; where both exist they must agree.
-
-    `step` is the next step if there is none, unless an option may name it.
-    """
+    """Return the sidecar from its file or the data, which must agree; `step` is for a release without one."""
     beside: bytes | None = None
     if path is not None:
         files.reading(path)

@@ -163,7 +163,8 @@ def proof_of(sidecar: Sidecar) -> dict[str, Any]:
         )
     counting = _Counting()
     recipes = [[counting.number(c) for c in recipe.channels] for recipe in release.recipes]
-    largest = max((_product([counting.ratios[n] for n in r]) for r in recipes), default=Fraction(1))
+    ratios = [[counting.ratios[n] for n in r] for r in recipes]
+    largest: Ratio = max((inf if inf in own else prod(own) for own in ratios), default=Fraction(1))
     whole, stated = _epsilon(largest) * sidecar.times, privacy.perturbed_epsilon
     if stated is not None and whole > float(stated):
         raise MismatchError(
@@ -185,10 +186,6 @@ def proof_of(sidecar: Sidecar) -> dict[str, Any]:
         "epsilon": "inf" if whole == inf else whole,
         "promised": {"gamma": privacy.perturbed_gamma, "epsilon": stated, "coins": privacy.coins},
     }
-
-
-def _product(ratios: Sequence[Ratio]) -> Ratio:
-    return inf if inf in ratios else prod(ratios)
 
 
 def _epsilon(ratio: Ratio) -> float:

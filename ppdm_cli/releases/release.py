@@ -171,10 +171,7 @@ def other_rows(original: int, release: int) -> MismatchError:
 
 
 def rows_taken_text(sidecar: Sidecar, rows: int, out: np.ndarray, places: Sequence[np.ndarray]) -> bytes:
-    """Return the text that lists the rows of the original that a release has, as `open_original` reads it.
-
-    Shuffled rows are listed in the order of their `places`.
-    """
+    """Return the list of a release's rows in the original, as `open_original` reads it, by `places`."""
     taken = np.delete(np.arange(1, rows + 1), out)
     taken = taken[np.argsort(np.concatenate(places), kind="stable")] if places else taken
     return f"{_TAKEN}{sidecar.group_id}\n".encode() + b"\n".join(b"%d" % n for n in taken) + b"\n"
@@ -399,10 +396,7 @@ def open_data(
     csv: CsvOptions | None = None,
     from_: Literal["arrow", "csv"] | None = None,
 ) -> tuple[Table, Sidecar | None]:
-    """Open a table by its stage: releases, a reconstruction, or without a sidecar an original.
-
-    `csv` has the options for reading an original.
-    """
+    """Open a table by its stage: releases, a reconstruction, or without a sidecar an original, by `csv`."""
     data = data if OPENING.get() is not None else expanded(data)
     several = isinstance(data, (list, tuple)) and len(data) != 1
     if sidecar is None and not has_sidecar_beside(data):
@@ -417,10 +411,7 @@ def open_data(
 
 
 def _check_keys(sources: Sequence[Any], sidecars: Sequence[Sidecar]) -> None:
-    """Check that no two releases follow from one key: those with the same people repeat the same answers.
-
-    Only the owner knows how many they share, and identical answers would be counted as independent ones.
-    """
+    """Check that no two releases follow from one key: people in both would repeat their answers."""
     first: dict[Any, Any] = {}
     for source, sidecar in zip(sources, sidecars, strict=True):
         key = UNSET if sidecar.privacy is UNSET else sidecar.privacy.key

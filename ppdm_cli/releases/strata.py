@@ -399,10 +399,7 @@ def axis_of(sidecar: Sidecar, name: str) -> Channel:
 
 
 def encoded(batch: BatchRows, axis: Channel, next_step: str = CHANGED, *, original: bool = False) -> Codes:
-    """Return the codes of an axis, as published or as `original`; values outside its domain are refused.
-
-    Numbers of a kept column that its domain lacks get the nearest code. `next_step` is for a value outside.
-    """
+    """Return the codes of an axis, as published or as `original`; a kept number gets the nearest one."""
     found = (axis.domain if original else axis.published).encode(
         axis.column(batch.coded), clip=axis.kept and not original
     )
