@@ -179,9 +179,9 @@ def test_releases_of_one_key_are_not_read_together(folder: Path, monkeypatch: py
         with pytest.raises(RefusedError, match=r"a\.parquet' and '.*b\.parquet' were made with one key file"):
             read(files)
     assert estimate(files[0]).sidecar.records == 1_000
-    from ppdm_cli.releases import together
+    from ppdm_cli.releases import release
 
-    monkeypatch.setattr(together, "_check_keys", lambda *_: None)
+    monkeypatch.setattr(release, "_check_keys", lambda *_: None)
     for one_key, factor in ((True, np.sqrt(2)), (False, 1.0)):
         found = [estimate(two(folder, one_key, seed), estimator="inverse") for seed in range(1, 21)]
         counts = np.array([f.frame.filter(pl.col("label") == "a")["estimate"].to_numpy() for f in found])

@@ -17,7 +17,7 @@ from ppdm_cli.channels import KINDS
 from ppdm_cli.domain import Bins, Categories
 from ppdm_cli.perturbing import resolve_run
 from ppdm_cli.perturbing.resolve_run import LEAST_BINS, MOST_BINS, best_bins
-from ppdm_cli.releases import sidecars
+from ppdm_cli.releases import opened_release
 from ppdm_cli.sidecar import Sidecar
 from tests.vocabulary import Run, raises, table
 
@@ -50,7 +50,7 @@ def test_one_run_builds_everything_once(
 
     for kind in {k for k in KINDS.values() if "matrix" in vars(k)}:
         count(kind, "matrix", "matrices")
-    count(sidecars, "_check", "checks")
+    count(opened_release, "_check", "checks")
     count(Bins, "__init__", "domains")
     count(Categories, "__init__", "domains")
     count(Sidecar._json, "func", "encodings")
