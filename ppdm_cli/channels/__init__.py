@@ -15,7 +15,6 @@ from ppdm_cli.channels.base import (
     KINDS,
     SUBSTITUTION,
     Beyond,
-    CellCoins,
     Channel,
     GammaSpec,
     Name,
@@ -59,7 +58,7 @@ from ppdm_cli.channels.mixture import Blur, Mixture, blended
 
 __all__ = [
     "DEFAULT_KIND", "FIGURES", "KINDS", "SUBSTITUTION", "AdditiveSpec", "BandSpec", "Beyond", "BinarySpec",
-    "BlockSpec", "Blocks", "Blur", "Box", "BoxSpec", "CellCoins", "Channel", "DenseSpec", "ExactDraw",
+    "BlockSpec", "Blocks", "Blur", "Box", "BoxSpec", "Channel", "DenseSpec", "ExactDraw",
     "GammaDiagonal", "GammaDiagonalSpec", "GammaSpec", "Law", "Matrix", "Mixture", "Name", "Noisy",
     "Recorded", "Request", "Scalar", "Spec", "Substitution", "SymmetricSpec", "WrittenLaw", "applied",
     "best_widths", "beyond_values", "blended", "checked_gamma", "checked_kind", "continued", "information",

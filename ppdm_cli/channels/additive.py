@@ -1,10 +1,8 @@
-"""Additive noise as a matrix: z = x + r with r uniform or normal, of one law for all
-(docs/technical/method.md).
+"""Additive noise as a matrix: z = x + r, r uniform or normal, of one law for all (docs/technical/method.md).
 
-The inputs are the domain's values or bins; a value lies anywhere in its bin alike. The outputs are bins of
-z: the domain's own, and more past it as far as the noise reaches, so that nothing is clipped. An entry is
-the noise's density integrated over both bins. It promises no gamma: with bounded noise an answer rules
-values out, and with normal noise the ratio of two densities has no bound.
+The inputs are the domain's values or bins; a value lies anywhere in its bin alike. The outputs are bins of z:
+the domain's own, and more past it as far as the noise reaches, so that nothing is clipped. It promises no
+gamma.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from ppdm_cli import dtypes
 from ppdm_cli.arrays import Addresses, Codes, Floats, Words
-from ppdm_cli.channels.base import Beyond, CellCoins, Channel, Request, Spec, register_kind
+from ppdm_cli.channels.base import Beyond, Channel, Request, Spec, register_kind
 from ppdm_cli.channels.matrix import Explicit, Matrix, Noisy
 from ppdm_cli.coins import CELLS, Coins
 from ppdm_cli.domain import Bins, Categories, Domain, Extents
@@ -236,17 +234,11 @@ class AdditiveSpec(Spec, frozen=True, tag="additive", tag_field="kind", kw_only=
         return Bins(dtypes.parse(self.dtype), matrix.edges.tolist(), False)
 
     def publish(
-        self,
-        matrix: Matrix,
-        domain: Domain,
-        published: Domain,
-        codes: Codes,
-        values: pa.Array,
-        cells: CellCoins,
+        self, channel: Channel, codes: Codes, values: pa.Array, addresses: Addresses, keys: Mapping[str, bytes]
     ) -> pa.Array:
-        assert isinstance(matrix, Additive)
-        numbers = _numbers(domain, values, codes)
-        return pa.array(add(matrix, Coins(cells.key("perturb")), cells.addresses, numbers))
+        assert isinstance(channel.law, Additive)
+        numbers = _numbers(channel.domain, values, codes)
+        return pa.array(add(channel.law, Coins(keys["perturb"]), addresses, numbers))
 
     def goes_with(self, other: Spec) -> bool:
         return isinstance(other, AdditiveSpec) and other.noise == self.noise

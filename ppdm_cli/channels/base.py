@@ -46,14 +46,6 @@ class Request:
     """The settings that belong to the kind alone, such as a half-width."""
 
 
-@dataclass(frozen=True)
-class CellCoins:
-    """The random numbers of a run of cells: their addresses, and a key for each purpose."""
-
-    addresses: Addresses
-    key: Callable[[str], bytes]
-
-
 class Recorded:
     """The type of a sidecar's channels: a spec of some registered kind, as msgspec knows it by a name."""
 
@@ -119,29 +111,16 @@ class Spec(Recorded, msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
         return {"kind": self.kind, **fields}
 
     def publish(
-        self,
-        matrix: Matrix,
-        domain: Domain,
-        published: Domain,
-        codes: Codes,
-        values: pa.Array,
-        cells: CellCoins,
+        self, channel: Channel, codes: Codes, values: pa.Array, addresses: Addresses, keys: Mapping[str, bytes]
     ) -> pa.Array:
-        """Return the column that is published for values and their codes: exactly drawn from the law."""
-        out = self.drawn(matrix, codes, Coins(cells.key("perturb")), cells.addresses)
+        """Return the column that is published for values and their codes, by a key for each purpose."""
+        out, published = channel.drawn(codes, Coins(keys["perturb"]), addresses), channel.published
         within = None
         if any(p.is_random for p in published.parts):
-            coins, parts = Coins(cells.key("representative")), len(published.parts)
-            numbers = [uniform_cells(coins, cells.addresses, out, part) for part in range(parts)]
+            coins, parts = Coins(keys["representative"]), len(published.parts)
+            numbers = [uniform_cells(coins, addresses, out, part) for part in range(parts)]
             within = np.stack(numbers, axis=1) if parts > 1 else numbers[0]
         return published.column(out, within)
-
-    def drawn(self, matrix: Matrix, codes: Codes, coins: Coins, addresses: Addresses) -> Codes:
-        """Return published codes for codes, exactly drawn from the law."""
-        assert isinstance(matrix, Substitution)
-        out = np.empty(len(codes), code_type(matrix.outputs))
-        substitute(matrix, coins, addresses, codes, out)
-        return out
 
     def goes_with(self, other: Spec) -> bool:
         """Return whether a release may have both channels."""
@@ -293,13 +272,18 @@ class Channel:
         assert self.spec is not None
         return self.spec.no_nulls
 
-    def publish(self, codes: Codes, values: pa.Array, cells: CellCoins) -> pa.Array:
+    def publish(
+        self, codes: Codes, values: pa.Array, addresses: Addresses, keys: Mapping[str, bytes]
+    ) -> pa.Array:
         assert self.spec is not None
-        return self.spec.publish(self.matrix, self.domain, self.published, codes, values, cells)
+        return self.spec.publish(self, codes, values, addresses, keys)
 
     def drawn(self, codes: Codes, coins: Coins, addresses: Addresses) -> Codes:
-        assert self.spec is not None
-        return self.spec.drawn(self.matrix, codes, coins, addresses)
+        """Return published codes for codes, exactly drawn from the law."""
+        assert isinstance(self.law, Substitution)
+        out = np.empty(len(codes), code_type(self.law.outputs))
+        substitute(self.law, coins, addresses, codes, out)
+        return out
 
     @cached_property
     def figures(self) -> dict[str, Any]:

@@ -1,16 +1,12 @@
-"""The box, a kind for several attributes with one random choice, which blurs all their values or replaces all
-of them.
+"""The box, a kind for several attributes: one random choice blurs all their values or replaces all of them.
 
-Attribute j has a `Blur` U_j with w_j of T_j outputs for each value; w and T are the products. With chance lam
-every value becomes one of its own w_j outputs, else every one any of the T_j: M = lam prod U_j + (1-lam)/T
-(docs/technical/method.md). An entry is gamma c or c with c = 1/((gamma-1) w + T), so the amplification over all
-attributes is gamma. Codes of several attributes are those of the product of their domains, the last one
-fastest.
+Its law is the `Mixture` of all attributes, whose amplification over all of them is gamma. Codes of several
+attributes are those of the product of their domains, the last one fastest.
 
-The Fisher information of one record about an interaction of functions of some attributes, as a share of a clean
+The Fisher information of one record about an interaction of functions of some attributes is a share of a clean
 record's, mean over the three lowest cosines of each attribute, values uniform (docs/technical/method.md): lam^2
-sum_y prod_i m_i(y_i)^2 / p(y), with m = U phi / N for an attribute of the interaction and U 1/N for another, p
-= lam prod U 1/N + (1-lam) noise. n times it is at most the effective number of unperturbed records.
+sum_y prod_i m_i(y_i)^2 / p(y), with m = U phi / N for an attribute of the interaction and U 1/N for another. n
+times it is at most the effective number of unperturbed records.
 """
 
 from __future__ import annotations

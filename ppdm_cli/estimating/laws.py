@@ -1,11 +1,9 @@
 """Laws for estimates and answers: of the records of a stratum, and of several strata together.
 
 Inputs are the combinations of the attributes' values, and outputs those of revealed codes, one stratum after
-the other. With U_j the law of an attribute and n_j its noise, a stratum's is M = lam prod U_j + (1-lam) prod
-n_j 1' (docs/technical/method.md). G_j is a left inverse of U_j that weighs outputs as their own marginal has
-them; with c_j = G_j n_j then A = (prod G_j - (1-lam) prod c_j 1') / lam has A M = I. An attribute that is
-published separately is a factor of its own. Strata that reveal all attributes are weighed by how certain each
-makes equal counts.
+the other. A left inverse is weighted as its outputs' own marginal has them, and an attribute that is published
+separately is a factor of its own (docs/technical/method.md). Strata that reveal all attributes are weighed by
+how certain each makes equal counts.
 """
 
 from __future__ import annotations

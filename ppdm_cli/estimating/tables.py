@@ -1,14 +1,10 @@
 """Tables of counts for `estimate`, and for attacks, reports and networks: counted in one pass, and estimated.
 
-The records of a stratum make a table of the attributes that they reveal. If all records reveal the same, and
-none are noise, the laws act along the axes of one table, and closed forms hold (Dowd 3.2 and 3.3). Else each
-table is estimated from the strata that reveal its attributes. The number of these records does not depend on
-their values, so it is treated as fixed: an estimate from these m records holds for all n, with the error of a
-sample, f(1-f)(1/m - 1/n). The most likely counts also use records that reveal only some of the attributes.
-
-With rounds this holds for the last one that reveals a table, given the records of earlier rounds: these chose
-its recipes, so they aren't a fair sample any more. So intervals and unbiased estimates are from that round
-alone; the likelihood is that of all records.
+If all records reveal the same, and none are noise, the laws act along the axes of one table, and closed forms
+hold (Dowd 3.2 and 3.3). Else each table is estimated from the strata that reveal its attributes: an estimate
+from these m records holds for all n, with the error of a sample, f(1-f)(1/m - 1/n). With rounds, intervals and
+unbiased estimates are from the last one that reveals a table: the recipes of records in earlier ones were
+chosen by them. The most likely counts also use records that reveal only some of the attributes, of all rounds.
 """
 
 from __future__ import annotations

@@ -1,16 +1,13 @@
 """Structures and parameters for `train-bayes`, learned from what was published.
 
-A tree over a release's columns is Chow and Liu's (1968): its edges have the most mutual information, here that
-of the original values. EM makes a likely original table from the published codes of two columns. Noise alone
-gives such a table information, so that of as many independent records is subtracted, and its standard deviation
-too. An edge is beyond chance if the likelihood of the published pairs rises by more than a ratio test allows.
+A tree over a release's columns is Chow and Liu's (1968), by the mutual information of the original values in
+EM's table of each two columns, less that of as many independent records and its standard deviation. An edge is
+beyond chance if the likelihood of the published pairs rises by more than a ratio test allows.
 
-Parameters follow Ma and Sivakumar (5). Theorem 1 gives the expected published counts of a family, by the
-Kronecker product of its channels; Theorem 2 inverts it, axis by axis (docs/technical/method.md). A parameter is
-the ratio of two estimated counts, N_ijk / N_ij, and a row of them is moved to the nearest shares if noise made
-some negative. With f = N_ijk - theta N_ij, a sum over published counts, Var(theta) = Var(f) / N_ij^2 by the
-delta method. The records are a sample, so Var(f) is sum y c^2 - (sum y c)^2 / n with c the weights of f, for
-which three moments along the axes are enough.
+Parameters follow Ma and Sivakumar (5): their Theorem 2 inverts the published counts of a family, axis by axis.
+A parameter is the ratio of two estimated counts, N_ijk / N_ij, and a row of them is moved to the nearest shares
+if noise made some negative. With f = N_ijk - theta N_ij, a sum over published counts with weights c, Var(theta)
+= Var(f) / N_ij^2 and Var(f) = sum y c^2 - (sum y c)^2 / n, for which three moments along the axes are enough.
 """
 
 from __future__ import annotations

@@ -321,8 +321,8 @@ def perturb(
             work = task.for_copy(number)
             checks = InputChecks(table, work.plan, asked, left_out, bool(clip), earlier is not None, copies)
             places = []
-            noted = None if listing is None else places
-            writing = Writing(target, work.schema, one, checks.merge, checks.judge, bool(asked.shuffle), noted)
+            noted, merge = None if listing is None else places, checks.checks.merge
+            writing = Writing(target, work.schema, one, merge, checks.judge, bool(asked.shuffle), noted)
             done = write(table, work, writing, columns=work.columns, doing="perturbing")
             assert done is not None
             filled.append(done)

@@ -66,9 +66,6 @@ class InputChecks:
     telling: list[str] = field(default_factory=list)
     """Attributes whose values the order of the rows reveals; none if it is not the data's."""
 
-    def merge(self, after: Checks) -> None:
-        self.checks.merge(after)
-
     @cached_property
     def expected(self) -> dict[str, Expected | None]:
         """Return the expected errors of each attribute's counts, once all rows are read."""

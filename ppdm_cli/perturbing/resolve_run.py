@@ -1,9 +1,7 @@
 """Steps for `perturb` and `describe`: from what an owner asks of a table to a resolved plan and its sidecar.
 
-`bins="auto"` takes the most accurate number for gamma and the number of records
-(docs/technical/experiments.md), near 10 ((gamma-1)/4)^0.2 (n/100,000)^0.15 with gamma-diagonal matrices and 20
-(n/100,000)^0.1 with a band, which keeps neighbours together. Equal widths that may leave most values in one bin
-get more.
+`bins="auto"` takes the most accurate number for gamma and the number of records, as measured
+(docs/technical/experiments.md).
 """
 
 from __future__ import annotations

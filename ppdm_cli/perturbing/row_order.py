@@ -1,14 +1,10 @@
-"""Tests of row order for `perturb`: whether it reveals private values, from blocks of rows that are kept on the
-way.
+"""Tests of row order for `perturb`: whether it reveals private values, from blocks of rows kept on the way.
 
 A file sorted by a private column publishes it, whatever gamma says: the rows around a record reveal its value.
-So the true codes of rows some steps apart are compared with those in a random order: how often they are equal,
-and how their ranks correlate. Information from a kept column is not a fault of the order, so with kept columns
-the codes are compared with a random order among the records that are alike in these.
-
-Mean and variance under a random order are exact (Mood 1940, Wald and Wolfowitz 1943, for any symmetric
-measure of two records); the tail is Bennett's (1962), which is above the normal one and holds for
-codes that hardly any record has, where the normal one is wrong by orders of magnitude.
+So the true codes of rows some steps apart are compared with those in a random order, among records that are
+alike in kept columns: how often they are equal, and how their ranks correlate. Mean and variance are exact
+(Mood 1940, Wald and Wolfowitz 1943); the tail is Bennett's (1962), which holds for codes that hardly any record
+has, where the normal one is wrong by orders of magnitude.
 """
 
 from __future__ import annotations

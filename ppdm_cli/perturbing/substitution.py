@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from msgspec import UNSET
 
 from ppdm_cli.arrays import Addresses, Codes, code_type
-from ppdm_cli.channels import CellCoins, Channel, uniform_below_wide
+from ppdm_cli.channels import Channel, uniform_below_wide
 from ppdm_cli.coins import CELLS, Coins, Key, places_of, uniform_cells
 from ppdm_cli.domain import OTHER, Categories, Domain
 from ppdm_cli.engine import Batch, Made
@@ -335,9 +335,9 @@ class AllPublished:
     def published(self, codes: Mapping[str, Codes], batch: Batch, addresses: Addresses) -> dict[str, pa.Array]:
         columns: dict[str, pa.Array] = {}
         for channel, keys in self._ready:
-            names, cells = channel.attributes, CellCoins(addresses, keys.__getitem__)
+            names = channel.attributes
             true = channel.domain.joined([codes[n] for n in names])
-            made = channel.publish(true, batch.column(names[0]), cells)
+            made = channel.publish(true, batch.column(names[0]), addresses, keys)
             columns |= zip(names, [made] if len(names) == 1 else made.flatten(), strict=True)
         return columns
 

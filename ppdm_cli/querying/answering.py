@@ -140,11 +140,10 @@ def _coefficients(
     name = (
         asked.function if question.items[0].title.startswith(f"{asked.function}(") else question.items[0].title
     )
-    for c in regressed(table, sidecar, asked):
-        p = chi_square_tail((c.value / c.std_error) ** 2, 1) if c.std_error > 0 else None
-        reach = z * c.std_error
-        title = f"{name}: {c.label}"
-        rows.append(Row((), title, c.value, c.std_error, c.value - reach, c.value + reach, None, p))
+    for label, value, std_error in regressed(table, sidecar, asked):
+        p = chi_square_tail((value / std_error) ** 2, 1) if std_error > 0 else None
+        reach = z * std_error
+        rows.append(Row((), f"{name}: {label}", value, std_error, value - reach, value + reach, None, p))
     return rows
 
 

@@ -1,21 +1,10 @@
 """Functions for answers: means, shares, quantiles, tests as sums over records, and numbers made of them.
 
-Tests: numbers d that are 0 under the hypothesis have the covariance S = G V G', by the delta method with the
-whole covariance V of the sums. The law of Q = sum w d^2 is a sum of chi-squares, weighted by the eigenvalues of
-S scaled by w (Rao and Scott 1981); its tail is that of a chi-square with the same first three moments (Hall,
-1983; Buckley and Eagleson, 1988). 1/w is Pearson's divisor plus the noise's share of d's variance: for
-originals the test is Pearson's, and cells that are noise alone have no weight.
-
-A quantile is the point at which the estimated shares below reach a share, with the interval of a test's
-inversion: all values below which the share may lie by chance (Woodruff 1952). Estimated shares need not rise,
-nor the ends of their intervals: they are put in order, which brings them nearer to rising ones (Chernozhukov,
-Fernandez-Val and Galichon 2009). Inside a bin values are assumed to be spread evenly.
-
-Figures know how they move with each sum; standard errors are by the delta method. The interval of a ratio of
-two sums is Fieller's: all ratios q for which the numerator minus q times the denominator is as close to 0
-as by chance. That of a variance covers all means and mean squares that are together at most as far as a
-single number by chance, and a standard deviation's has the roots of its ends: both exist whenever the variance
-does, even if chance made it negative (docs/technical/method.md, "Answers").
+Figures know how they move with each sum: standard errors are by the delta method, and the interval of a ratio
+of two sums is Fieller's. That of a variance covers all means and mean squares that are together at most as far
+as a single number by chance; it exists whenever the variance does. Tests are Rao and Scott's (1981), quantiles
+have Woodruff's intervals (1952), made to rise. Inside a bin values are assumed to be spread evenly
+(docs/technical/method.md, "Answers").
 """
 
 from __future__ import annotations

@@ -3,11 +3,8 @@
 A pass counts, stratum by stratum, how many records published each combination of codes for each group of kept
 values, and where kept numbers take part the sums of their products; records that withhold a column which a
 table touches do not count in it, but in its groups' sizes. A sum T = sum of m h(x), m a product of kept numbers
-and h a table over what was perturbed, is estimated by sum of m g(y), g = A^T h, which is unbiased as A M = I.
-Of n records that are a sample of a population Cov = sum m m' g g' - T T'/n; of these records alone it is less
-by what a sample of originals would vary by, sum m m' h h' - T T'/n, which is estimated without bias too. If
-only r of them reveal a table's columns, T is n/r of their sum, separately in each group of kept values; several
-strata are weighted by how certain each makes equal counts (docs/technical/method.md, "Answers").
+and h a table over what was perturbed, is estimated by sum of m g(y), g = A^T h (docs/technical/method.md,
+"Answers").
 """
 
 from __future__ import annotations

@@ -1,13 +1,10 @@
 """Linear and ridge regression from moments of what was published, debiased record by record.
 
-Each record has for each channel scores z = A'x of its columns' numbers, E z = x, and Q = A'(x x'), E Q = x x'.
-Channels are independent given the originals, so a record's matrix M, with Q in the block of each channel and z
-z' in the others, has E M = x x'. Of two columns that are noise together, with the scores k on average, the
-block is z z' - (1-lam) (z - k)(z - k)'. M has the blocks that the record reveals, with weights that make up for
-the other records. Its sums are unbiased for X'X and X'y. Coefficients b solve H b = X'y, and have the sandwich
-error H^-1 (sum u u') H^-1, with u the record's part of X'y - H b, as for a population. A ridge raises the
-eigenvalues of the columns' covariance to a least value, with each column scaled to a variance of 1 for equal
-shares of its values; directions that the release shows well are not shrunk.
+A record's matrix M has Q, the scores of products, in the block of each channel and z z', those of its columns'
+numbers, in the others, as far as it reveals them, with weights that make up for other records: E M = x x'
+(docs/technical/method.md, "Answers"). A ridge raises the eigenvalues of the columns' covariance to a least
+value, with each column scaled to a variance of 1 for equal shares of its values; directions that the release
+shows well are not shrunk.
 """
 
 from __future__ import annotations
@@ -168,15 +165,8 @@ class ScoreReader:
         return np.asarray(told * records.sum() / sums)
 
 
-@dataclass(frozen=True)
-class Coefficient:
-    label: str
-    value: float
-    std_error: float
-
-
-def regressed(table: Table, sidecar: Sidecar, asked: Aggregate) -> list[Coefficient]:
-    """Return the coefficients of the first argument on the others; the intercept's first."""
+def regressed(table: Table, sidecar: Sidecar, asked: Aggregate) -> list[tuple[str, float, float]]:
+    """Return the coefficients of the first argument on the others, with labels and standard errors."""
     ridge = float(asked.arguments[1]) if asked.function == "ridge" else 0.0
     target, *predictors = (a for a in asked.arguments if not isinstance(a, float))
     reader = _reader(sidecar, target, predictors)
@@ -219,11 +209,11 @@ def regressed(table: Table, sidecar: Sidecar, asked: Aggregate) -> list[Coeffici
     bread = np.linalg.inv(H)
     covariance = bread @ (meat[np.ix_(rest, rest)] - scaled.T @ scaled) @ bread
     errors = np.sqrt(np.maximum(np.diagonal(covariance), 0.0))
-    found = [Coefficient(labels[i], float(b), float(e)) for i, b, e in zip(rest, solved, errors, strict=True)]
+    found = [(labels[i], float(b), float(e)) for i, b, e in zip(rest, solved, errors, strict=True)]
     order = ["intercept", *(n for p in predictors for n in columns_in(p))]
     return sorted(
-        found, key=lambda c: next(i for i, n in enumerate(order) if c.label in (n, f"condition on {n}")
-                                  or c.label.startswith(f"{n} = "))
+        found, key=lambda c: next(i for i, n in enumerate(order) if c[0] in (n, f"condition on {n}")
+                                  or c[0].startswith(f"{n} = "))
     )  # fmt: skip
 
 
