@@ -130,8 +130,6 @@ def names(name: str, value: object) -> tuple[str, ...]:
     several = (value,) if isinstance(value, str) else value
     if not isinstance(several, (list, tuple, set, frozenset)) or not all(isinstance(n, str) for n in several):
         raise UsageError(
-            "not-names",
-            f"{name} takes one name or a list of names",
-            f"try {argument(name, ['age', 'salary'])}",
+            "not-names", f"{name} takes one name or a list of names", f"try {argument(name, ['age', 'salary'])}"
         )
     return tuple(several)

@@ -151,10 +151,7 @@ def readable(file: Path | str, what: str = "") -> Iterator[None]:
 
 
 def missing(path: Path, what: str = "") -> DataError:
-    """Return the error for a file that is not there; it names the most similar one in its folder.
-
-    Never a folder named key=value, which a cell has named.
-    """
+    """Return the error for a file that is not there; it names the most similar one, but no folder key=value."""
     try:
         several = islice(path.parent.iterdir(), 1000)
         beside = [str(path.with_name(p.name)) for p in several if "=" not in p.name]

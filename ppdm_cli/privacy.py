@@ -39,11 +39,7 @@ def believed_after(epsilon: float, prior: float) -> float:
 
 
 def row_found(gamma: float, near: Sequence[float], records: int) -> float:
-    """Return a bound on how often the row that fits a published record best is its own
-    (docs/technical/method.md).
-
-    `near` has the share of outputs that a row makes more likely, for each channel of amplification gamma.
-    """
+    """Return a bound on how often a published record's best row is its own; `near`: the likelier outputs."""
     fits = np.ones(1)  # chances that an output drawn evenly is near a row in 0, 1, ... channels
     for share in near:
         fits = np.convolve(fits, [1 - share, share])

@@ -28,7 +28,6 @@ from ppdm_cli.errors import MismatchError, counted, quoted
 FORMAT, VERSION = "ppdm-sidecar", 1
 TOOL = f"ppdm {__version__}"
 LARGEST_SIDECAR = 64 << 20
-"""The most bytes of JSON that are read."""
 MOST_COPIES, SUFFIX = 64, ".ppdm.json"
 MOST_PERSON_ROWS = 1 << 16
 """The most rows that a person may have, if the promise is for a person."""
@@ -95,7 +94,6 @@ class Attribute(
 
     @cached_property
     def kind(self) -> Any:
-        """Return the Arrow type of the column."""
         return dtypes.parse(self.dtype)
 
     def changed(self, **fields: object) -> Attribute:
@@ -104,13 +102,11 @@ class Attribute(
         return made.of_domain(self.domain) if "domain" in vars(self) else made
 
     def of_domain(self, domain: Domain) -> Attribute:
-        """Return the attribute with the fields of this domain."""
         vars(self)["domain"] = domain
         return self
 
     @cached_property
     def domain(self) -> Domain:
-        """Return the domain of the original column."""
         kind, nulls = self.kind, self.nulls is True
         if self.edges is not UNSET:
             edges = [dtypes.from_json(e, kind) for e in self.edges]
@@ -153,7 +149,6 @@ class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
     @property
     def members(self) -> int:
-        """Return the number of recipes."""
         return comb(len(self.of), self.choose) if self.of is not UNSET and self.choose is not UNSET else 1
 
     @cached_property
@@ -167,7 +162,6 @@ class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         return msgspec.convert({**self.channel, "attributes": names}, type=kind)
 
     def each(self) -> Iterator[list[Spec]]:
-        """Yield the channels of each member."""
         if self.channels is not UNSET:
             yield [c for c in self.channels if isinstance(c, Spec)]
         elif self.of is not UNSET and self.choose is not UNSET:

@@ -78,7 +78,6 @@ class Domain(ABC):
         return codes[0]
 
     def split(self, codes: Codes) -> list[Codes]:
-        """Return each attribute's codes."""
         return [codes]
 
     @property
@@ -88,7 +87,6 @@ class Domain(ABC):
 
     @property
     def with_null(self) -> Domain:
-        """Return the same domain with null."""
         found = copy(self)
         for name in [n for n in vars(self) if isinstance(getattr(type(self), n, None), cached_property)]:
             del found.__dict__[name]  # made for fewer codes
@@ -184,7 +182,6 @@ class Domain(ABC):
         raise ValueError(_COMBINED)
 
     def written(self) -> dict[str, Any]:
-        """Return the domain's fields in a sidecar."""
         shared = {"dtype": str(self.kind), "N": self.size, "nulls": self.nulls}
         return shared | {"type": self.type, self.form: [dtypes.to_json(m, self.kind) for m in self.marks]}
 

@@ -18,8 +18,6 @@ OTHER = "(other)"
 
 
 class Categories(Domain):
-    """A domain of single values, sorted."""
-
     type, form = "discrete", "categories"
 
     def __init__(self, kind: pa.DataType, values: list[Any], nulls: bool) -> None:

@@ -73,8 +73,6 @@ class CountRow(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Picture:
-    """A chart that a notebook shows."""
-
     chart: Chart
 
     def _repr_png_(self) -> bytes:
@@ -141,8 +139,6 @@ def distributions(frame: pl.DataFrame, level: float = 0.95, by: str | None = Non
 
 @dataclass(frozen=True)
 class _Panel:
-    """The counts of one attribute."""
-
     title: str
     rows: list[CountRow]
     width: int

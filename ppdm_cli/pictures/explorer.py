@@ -25,7 +25,6 @@ from ppdm_cli.sidecar import MOST_RECIPES
 EPSILONS = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
 USUAL_EPSILON, USUAL_BINS = 2.0, 10
 SIZES = (5, 10, 15, 20)
-"""The numbers of bins to choose from."""
 PRIORS = (0.01, PRIOR, 0.2, 0.5)
 GOOD = 0.2
 """The largest expected error of a count, over the mean count, that is called good; above 1 is nothing."""
@@ -35,7 +34,6 @@ _SPENT = {"gamma", "rho1", "rho2", "record_epsilon", "publish", "rounds"}
 
 
 def page_of(done: Proposal) -> bytes:
-    """Return the page of a proposal."""
     data = json.dumps(_explored(done), separators=(",", ":")).replace("<", "\\u003c")
     digest = base64.b64encode(hashlib.sha256(_SCRIPT.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"

@@ -26,10 +26,7 @@ Steps = list[Callable[[], object]]
 
 
 class PendingFile:
-    """A file to be written under its name by `commit`, and never otherwise.
-
-    An old `sidecar` is removed before the data are, whether a new one comes or not.
-    """
+    """A file to be written by `commit` alone; an old `sidecar` is removed before the data are."""
 
     def __init__(self, path: Path, force: bool, *, sidecar: bool = False, mode: int = 0o666) -> None:
         """Check that it may be written; nothing is touched yet."""
@@ -63,7 +60,6 @@ class PendingFile:
                 self._temporary.unlink(missing_ok=True)
 
     def put(self, content: bytes) -> None:
-        """Write all of a small file to the disk."""
         with writing(self.path):
             self._file.write(content)
         self.flush()

@@ -50,7 +50,6 @@ def _holds(path: Path) -> bool:
 
 
 def _latest(folder: Path) -> str:
-    """Return the name of the newest commit."""
     return max((p.name for p in (folder / _LOG).iterdir() if p.suffix == ".json"), default="")
 
 

@@ -28,7 +28,6 @@ from ppdm_cli.tables.base import Partition, RowTrouble, Table, WrappedTable
 from ppdm_cli.tables.stores import path_of
 
 LARGEST_MAPPING = 64 << 20
-"""The most bytes of a file of groups that are read."""
 Rule = Callable[[pa.Array], pa.Array]
 
 
@@ -135,8 +134,6 @@ class Inside:
 
 
 class GroupedTable(WrappedTable):
-    """A table whose columns are loaded by their rules."""
-
     def __init__(self, table: Table, rules: Mapping[str, Sequence[Rule]]) -> None:
         super().__init__(table)
         self._rules = {n: r for n, r in rules.items() if n in table.schema.names}

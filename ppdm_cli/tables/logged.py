@@ -18,10 +18,7 @@ from ppdm_cli.tables.parquet import ParquetTable
 
 @contextmanager
 def library_understood(
-    kind: str,
-    name: object,
-    what: str = "read",
-    step: str = "check its name, its version and your permissions",
+    kind: str, name: object, what: str = "read", step: str = "check its name, its version and your permissions"
 ) -> Iterator[None]:
     """Turn a library's error about a table, which may quote cells or credentials, into one of ours."""
     try:

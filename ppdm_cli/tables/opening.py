@@ -64,10 +64,7 @@ def open_table(
     standard_format: Literal["arrow", "csv"] | None = None,
     standard_input: IO[bytes] | None = None,
 ) -> Table:
-    """Open a path, several paths (parts of one table), a stream ("-" is standard input), or an Arrow object.
-
-    An open table is returned unchanged.
-    """
+    """Open a path, several (parts of one table), a stream ("-"), or an Arrow object; an open table stays."""
     if hasattr(type(source), "rewindable"):  # a DataFrame of Spark takes any name for a column
         return cast(Table, source)
     elsewhere, csv = OPENING.get(), csv or CsvOptions()
@@ -95,10 +92,7 @@ def open_table(
 
 
 def is_stream(source: object) -> bool:
-    """Return whether it can be read only once: standard input, or a pipe, such as a shell's <(...).
-
-    A pipe with the suffix of a format is treated as a file.
-    """
+    """Return whether it can be read once only: standard input, or a pipe without the suffix of a format."""
     if not isinstance(source, (str, Path)) or str(source) == STANDARD:
         return isinstance(source, (str, Path))
     return not Path(source).suffix and (Path(source).is_fifo() or Path(source).is_char_device())

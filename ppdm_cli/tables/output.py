@@ -133,7 +133,6 @@ class Output:
         return sidecar
 
     def send(self) -> None:
-        """Send all data for standard output."""
         if self._standard is None:
             return
         assert self._file is not None
@@ -144,16 +143,12 @@ class Output:
             self._standard.flush()
 
     def fill_frame(self, frame: DataFrame | pa.Table, sidecar: Sidecar | None = None) -> None:
-        """Write a result table."""
         table = frame if isinstance(frame, pa.Table) else frame.to_arrow()
         self.fill(table.to_batches(), table.schema, sidecar, lambda: table.num_rows)
 
 
 def commit(*outputs: Output | PendingFile) -> None:
-    """Put all filled files in their places, or leave everything as it was.
-
-    Standard output comes last, so that its readers have the sidecar.
-    """
+    """Put all filled files in their places, standard output last, or leave everything as it was."""
     with placed(*(t for o in outputs for t in (o.targets if isinstance(o, Output) else [o]))):
         for output in outputs:
             if isinstance(output, Output):
@@ -232,7 +227,6 @@ def _spooled(field: pa.Field, kind: pa.DataType) -> pa.Field:
 
 
 def _spool_name(folder: Path | None) -> Path:
-    """Return the place of the spool, for messages."""
     return files.TEMPORARY.get() or folder or Path("the folder for temporary files")
 
 

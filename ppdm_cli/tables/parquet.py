@@ -95,7 +95,6 @@ class ParquetTable(Table):
                     yield Partition(label, partial(group.load, place))
 
     def starts(self) -> Iterator[int]:
-        """Yield the number of rows before each partition."""
         rows, before = rows_per_partition(len(self.schema)), 0
         for length in (m.row_group(g).num_rows for m in self._metadata for g in range(m.num_row_groups)):
             yield from range(before, before + length, rows)
@@ -229,7 +228,6 @@ class Footer(NamedTuple):
     schema: pa.Schema
     sidecar: bytes | None
     size: int
-    """The size of the file."""
 
     @classmethod
     def read(cls, source: Any, label: str, size: int | None = None) -> Footer:
@@ -259,10 +257,7 @@ def _in_microseconds(physical: pq.ParquetSchema) -> pa.Schema:
 
 
 def _written_by_spark(carried: Mapping[bytes, bytes]) -> tuple[pa.Schema, dict[bytes, bytes]] | None:
-    """Return the schema, and the sidecar of a file, from the metadata of its first column, if we put it there.
-
-    Spark writes no other metadata than its columns', and has not all types: its values are cast when loaded.
-    """
+    """Return the schema and sidecar of a file from the metadata of its first column, where Spark keeps ours."""
     try:
         column = json.loads(carried[SPARK_KEY])["fields"][0]["metadata"]
         schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(column["ARROW:schema"])))

@@ -149,7 +149,6 @@ class StorePath(PosixPath):
     absolute = resolve
 
     def open(self, *_: object, **__: object) -> Any:
-        """Open the file, to read its bytes."""
         with _answering(self) as (system, path):
             return system.open_input_file(path)
 
@@ -215,7 +214,6 @@ def _answering(path: Path) -> Iterator[tuple[Any, str]]:
 
 
 def gave_up(name: str, error: BaseException) -> DataError:
-    """Return the error for a store that fails."""
     answer = _ANSWER.search(str(error))
     why = (answer[1] or answer[2]) if answer else type(error).__name__
     step = "check the name, your credentials and the network, then run this again"
