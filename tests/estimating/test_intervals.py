@@ -212,8 +212,7 @@ def jointly(shape: tuple[int, ...], gammas: tuple[int | None, ...]) -> tuple[np.
 
 
 @pytest.mark.parametrize(
-    ("shape", "gammas"),
-    [pytest.param(*c, marks=pytest.mark.long if np.prod(c[0]) > 20 else ()) for c in JOINT],
+    ("shape", "gammas"), [pytest.param(*c, marks=pytest.mark.long if np.prod(c[0]) > 20 else ()) for c in JOINT]
 )
 def test_joint_standard_errors_are_the_dense_formula_and_the_spread(
     shape: tuple[int, ...], gammas: tuple[int | None, ...]

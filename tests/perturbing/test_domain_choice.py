@@ -26,15 +26,7 @@ from ppdm_cli.domain import MOST_VALUES, Bins, Categories, Domain, nice_edges
 from ppdm_cli.engine import Facts
 from ppdm_cli.errors import RefusedError
 from ppdm_cli.perturbing import AttributePlan
-from ppdm_cli.perturbing.domain_choice import (
-    FEW,
-    OTHER,
-    declared,
-    even_edges,
-    from_data,
-    profile,
-    refuse_rare,
-)
+from ppdm_cli.perturbing.domain_choice import FEW, OTHER, declared, even_edges, from_data, profile, refuse_rare
 from ppdm_cli.perturbing.resolving import described
 from ppdm_cli.tables import from_arrow
 from tests.strategies import KINDS, NUMBER_KINDS, carriers, column, kinds

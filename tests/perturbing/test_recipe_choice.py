@@ -27,11 +27,7 @@ from ppdm_cli.perturbing import Plan
 from ppdm_cli.perturbing.next_batch import like
 from ppdm_cli.perturbing.recipe_choice import RecipeMaker, Rounds
 from ppdm_cli.perturbing.substitution import Withholder
-from ppdm_cli.releases import (
-    decode,
-    inspection,
-    opened,
-)
+from ppdm_cli.releases import decode, inspection, opened
 from ppdm_cli.sidecar import COLUMN, Recipe
 from tests.chances import LEVEL, chi_square, independent
 from tests.channels.test_box import enumerated

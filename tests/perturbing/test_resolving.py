@@ -25,12 +25,7 @@ from tests.vocabulary import raises, table
 
 def numbers(rows: int = 4_000) -> pl.DataFrame:
     return table(
-        rows,
-        age=(0.0, 99.9),
-        pay=(0.0, 119.9),
-        children=range(10),
-        town=["a", "b", "c"],
-        missing={"pay": 0.1},
+        rows, age=(0.0, 99.9), pay=(0.0, 119.9), children=range(10), town=["a", "b", "c"], missing={"pay": 0.1}
     )
 
 

@@ -22,15 +22,7 @@ from ppdm_cli.errors import MismatchError
 from ppdm_cli.joint import Tells, read, screened
 from ppdm_cli.perturbing.recipe_choice import ChooseBy, RecipeMaker, Round, Rounds, scheduled
 from ppdm_cli.perturbing.substitution import UNDECIDED, WeightedDraw, Withholder
-from ppdm_cli.releases import (
-    RecipeInUse,
-    axis_of,
-    decode,
-    in_rounds,
-    open_release,
-    opened,
-    recipes_in_use,
-)
+from ppdm_cli.releases import RecipeInUse, axis_of, decode, in_rounds, open_release, opened, recipes_in_use
 from ppdm_cli.sidecar import COLUMN, Attribute, Recipe
 from tests.chances import LEVEL, chi_square, independent
 from tests.channels.test_box import enumerated
