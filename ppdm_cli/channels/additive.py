@@ -60,11 +60,8 @@ class Additive(Explicit, Noisy):
         if not width / _EXTREME <= self.sd <= width * _EXTREME or not isfinite(
             abs(lowest) + abs(highest) + 10 * self.sd
         ):
-            raise UsageError(
-                "wrong-sd",
-                "the standard deviation is below a millionth or above a million times the domain's width",
-                f"use another one, such as {argument('sd', '25%')}",
-            )
+            what = "the standard deviation is below a millionth or above a million times the domain's width"
+            raise UsageError("wrong-sd", what, f"use another one, such as {argument('sd', '25%')}")
         if not (np.diff(self.edges) > 0).all():
             raise RefusedError(
                 "domain-too-far-from-zero",
@@ -185,11 +182,8 @@ class Sd:
         except InvalidOperation:
             amount = Decimal("NaN")
         if not amount.is_finite() or amount <= 0:
-            raise UsageError(
-                "no-sd",
-                f"can't read {argument('sd')}: {quoted(value)} is not a standard deviation",
-                "use a number above 0 such as 2.5, or a share such as 25%",
-            )
+            what = f"can't read {argument('sd')}: {quoted(value)} is not a standard deviation"
+            raise UsageError("no-sd", what, "use a number above 0 such as 2.5, or a share such as 25%")
         share = text.endswith("%")
         return cls(float(amount / 100 if share else amount), share)
 

@@ -61,11 +61,8 @@ class Band(Mixture, ExactDraw):
                 f"use another number of {argument('bins')}, or matrix=gamma-diagonal",
             )
         if not 1 <= half_width <= ordered // 2:
-            raise UsageError(
-                "wrong-half-width",
-                f"the half-width of a band must be from 1 to half its values, here {ordered // 2}",
-                "leave it out to get the most informative one",
-            )
+            what = f"the half-width of a band must be from 1 to half its values, here {ordered // 2}"
+            raise UsageError("wrong-half-width", what, "leave it out to get the most informative one")
         sides = (Blur(ordered, half_width, nulls),)
         found = cls(revealing(gamma, sides), sides, gamma)
         if found.range > LARGEST_RANGE:
@@ -226,11 +223,8 @@ class BandSpec(GammaSpec, frozen=True, tag="band", tag_field="kind", kw_only=Tru
     def asked(cls, name: str, domain: Domain, request: Request) -> tuple[Spec, Beyond | UnsetType]:
         """Return the channel asked for; half-width 0, best for few values, is the gamma-diagonal matrix."""
         if not domain.ordered:
-            raise UsageError(
-                "no-order",
-                f"values of type {domain.kind} have no order, so no band",
-                "leave out matrix=band for it",
-            )
+            what = f"values of type {domain.kind} have no order, so no band"
+            raise UsageError("no-order", what, "leave out matrix=band for it")
         gamma, b = request.gamma, request.options.get("half_width")
         assert gamma is not None
         b = best_half_width(gamma, domain.ordinary) if b is None else b

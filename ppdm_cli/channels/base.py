@@ -390,11 +390,8 @@ def continued(domain: Domain, count: int) -> Beyond:
         below, above = ([carrier(v).item() for v in side] for side in ends)
         domain.extended(kind, below, above)
     except (ValueError, OverflowError):
-        raise RefusedError(
-            "nothing-beyond",
-            f"a band publishes values beyond the domain, and the type {domain.kind} has none",
-            "use matrix=gamma-diagonal for it",
-        ) from None
+        what = f"a band publishes values beyond the domain, and the type {domain.kind} has none"
+        raise RefusedError("nothing-beyond", what, "use matrix=gamma-diagonal for it") from None
     return Beyond(str(kind), *([dtypes.to_json(v, kind) for v in side] for side in (below, above)))
 
 

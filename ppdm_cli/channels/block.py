@@ -99,11 +99,8 @@ def read_blocks(value: object) -> tuple[tuple[str, ...], ...]:
     if isinstance(value, str):
         value = [part.split("|") for part in value.split(";")]
     if not isinstance(value, (list, tuple)) or not all(isinstance(b, (list, tuple)) and b for b in value):
-        raise UsageError(
-            "wrong-blocks",
-            "blocks are lists of values",
-            'try blocks="a|b;c|d", or blocks = [["a", "b"], ["c", "d"]]',
-        )
+        what = "blocks are lists of values"
+        raise UsageError("wrong-blocks", what, 'try blocks="a|b;c|d", or blocks = [["a", "b"], ["c", "d"]]')
     return tuple(tuple(str(v) for v in block) for block in value)
 
 
@@ -162,11 +159,8 @@ class BlockSpec(GammaSpec, frozen=True, tag="block", tag_field="kind", kw_only=T
                 "list each value in one block, with bins as `ppdm estimate` shows them and null as null",
             )
         if len(labels) > MOST_DENSE_CODES:
-            raise RefusedError(
-                "too-many-values-for-blocks",
-                f"blocks are for at most {MOST_DENSE_CODES} values",
-                "use matrix=gamma-diagonal",
-            )
+            what = f"blocks are for at most {MOST_DENSE_CODES} values"
+            raise RefusedError("too-many-values-for-blocks", what, "use matrix=gamma-diagonal")
         if not isinstance(gamma, Decimal):
             gamma = rounded_down(gamma, max(map(len, named)))
         codes = [sorted(labels[v] for v in block) for block in named]

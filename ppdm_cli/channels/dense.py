@@ -56,11 +56,8 @@ class Weights(Explicit, ExactDraw):
                 "use fewer values or bins",
             )
         if self.range > LARGEST_RANGE:
-            raise UsageError(
-                "matrix-scale-too-large",
-                f"the scale {self.scale} is too large for {rows} codes to be drawn exactly",
-                f"use a scale of at most {LARGEST_RANGE // rows}",
-            )
+            what = f"the scale {self.scale} is too large for {rows} codes to be drawn exactly"
+            raise UsageError("matrix-scale-too-large", what, f"use a scale of at most {LARGEST_RANGE // rows}")
         if (self.weights < 0).any() or (self.weights.sum(axis=0) != self.scale).any():
             raise ValueError("the columns of a matrix are whole numbers from 0 that sum to its scale")
 
@@ -173,11 +170,8 @@ def read_table(value: object) -> Mapping[tuple[str, str], Decimal]:
             except InvalidOperation:
                 chance = Decimal("NaN")
             if not (chance.is_finite() and 0 <= chance <= 1):
-                raise UsageError(
-                    "matrix-entry",
-                    f"{where} has an entry in line {row} that is not a probability",
-                    "give 0 to 1",
-                )
+                what = f"{where} has an entry in line {row} that is not a probability"
+                raise UsageError("matrix-entry", what, "give 0 to 1")
             if (published, original) in found:
                 raise UsageError(
                     "matrix-label-twice", f"{where} names a value twice (line {row})", "name each once"
@@ -236,11 +230,8 @@ class DenseSpec(WeightsSpec, frozen=True, tag="dense", tag_field="kind", kw_only
         if table is None:
             raise UsageError("missing-matrix", "a dense matrix needs its numbers", "try table=matrix.csv")
         if domain.size > MOST_DENSE_CODES:
-            raise RefusedError(
-                "dense-domain-size",
-                f"a dense matrix is for 2 to {MOST_DENSE_CODES} values, this domain has {domain.size}",
-                "group the values, or use fewer bins",
-            )
+            what = f"a dense matrix is for 2 to {MOST_DENSE_CODES} values, this domain has {domain.size}"
+            raise RefusedError("dense-domain-size", what, "group the values, or use fewer bins")
         labels = [*domain.labels()[: domain.ordinary], *[""] * domain.nulls]
         if {a for pair in table for a in pair} != codes_of(labels).keys():
             raise UsageError(
@@ -299,11 +290,8 @@ class BinarySpec(WeightsSpec, frozen=True, tag="binary", tag_field="kind", kw_on
 
     def matrix(self, domain: Domain) -> Weights:
         if domain.size != 2:
-            raise RefusedError(
-                "binary-domain-size",
-                f"a binary matrix is for two values, this domain has {domain.size}",
-                "use matrix=symmetric or matrix=gamma-diagonal",
-            )
+            what = f"a binary matrix is for two values, this domain has {domain.size}"
+            raise RefusedError("binary-domain-size", what, "use matrix=symmetric or matrix=gamma-diagonal")
         p, q = (Decimal(repr(f)) for f in self.flips)
         columns, scale = scaled_columns([[1 - p, p], [q, 1 - q]])
         return Weights(np.array(columns).T, scale)
@@ -352,11 +340,8 @@ class SymmetricSpec(Spec, frozen=True, tag="symmetric", tag_field="kind", kw_onl
     def asked(cls, name: str, domain: Domain, request: Request) -> tuple[Spec, Beyond | UnsetType]:
         each = request.options.get("each")
         if not each:
-            raise UsageError(
-                "missing-symmetric-chance",
-                "a symmetric matrix needs the probability of each other value",
-                "try each=0.05",
-            )
+            what = "a symmetric matrix needs the probability of each other value"
+            raise UsageError("missing-symmetric-chance", what, "try each=0.05")
         spec = cls(attributes=[name], each=each)
         spec.law(domain)
         return spec, UNSET

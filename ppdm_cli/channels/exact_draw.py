@@ -28,11 +28,8 @@ DIGITS = 6
 def checked_gamma(gamma: Decimal) -> Decimal:
     """Return gamma as the exact decimal that the sampler uses; raise an error with the reason if it cannot."""
     if gamma.is_nan():
-        raise UsageError(
-            "gamma-not-a-number",
-            "gamma is not a number",
-            f"use a number above 1, such as {argument('gamma', 3)}",
-        )
+        what = "gamma is not a number"
+        raise UsageError("gamma-not-a-number", what, f"use a number above 1, such as {argument('gamma', 3)}")
     if gamma.is_infinite():
         raise RefusedError(
             "infinite-gamma",
@@ -40,23 +37,14 @@ def checked_gamma(gamma: Decimal) -> Decimal:
             f"use a finite gamma above 1, or name public columns with {argument('keep')}",
         )
     if gamma <= 1:
-        raise RefusedError(
-            "gamma-of-one",
-            "gamma must be above 1: a release at 1 carries no information",
-            f"use a larger one, such as {argument('gamma', 3)}",
-        )
+        what = "gamma must be above 1: a release at 1 carries no information"
+        raise RefusedError("gamma-of-one", what, f"use a larger one, such as {argument('gamma', 3)}")
     if len(gamma.normalize().as_tuple().digits) > DIGITS:
-        raise UsageError(
-            "gamma-digits",
-            f"gamma has more than {DIGITS} significant digits",
-            "round it down, so that the sidecar's gamma is the true one",
-        )
+        what = f"gamma has more than {DIGITS} significant digits"
+        raise UsageError("gamma-digits", what, "round it down, so that the sidecar's gamma is the true one")
     if gamma > LARGEST_RANGE:
-        raise UsageError(
-            "gamma-too-large",
-            "gamma is above 2^30, the largest that the sampler draws exactly",
-            "use a smaller one: so large a gamma protects nothing",
-        )
+        what = "gamma is above 2^30, the largest that the sampler draws exactly"
+        raise UsageError("gamma-too-large", what, "use a smaller one: so large a gamma protects nothing")
     return gamma
 
 
@@ -74,11 +62,8 @@ def rounded_down(gamma: float | Decimal, outputs: int, width: int = 1, largest: 
         a, b = candidate.as_integer_ratio()
         if (a - b) * width + b * outputs <= largest:
             return candidate
-    raise RefusedError(
-        "budget-too-small",
-        "the requested privacy leaves a gamma of about 1, so nothing could be learned",
-        "ask for less privacy, drop attributes or use fewer bins",
-    )
+    what = "the requested privacy leaves a gamma of about 1, so nothing could be learned"
+    raise RefusedError("budget-too-small", what, "ask for less privacy, drop attributes or use fewer bins")
 
 
 def uniform_below(R: int, blocks: Blocks) -> Codes:

@@ -355,11 +355,8 @@ def codes_of(labels: Sequence[str]) -> dict[str, int]:
     found = {label: code for code, label in enumerate(labels)}
     if len(found) < len(labels):
         label = next(a for code, a in enumerate(labels) if found[a] != code)
-        raise UsageError(
-            "label-of-two-values",
-            f"two values of the domain have the label {quoted(label)}, so that it names neither",
-            "rename the one that is text, as null keeps its label",
-        )
+        what = f"two values of the domain have the label {quoted(label)}, so that it names neither"
+        raise UsageError("label-of-two-values", what, "rename the one that is text, as null keeps its label")
     return found
 
 

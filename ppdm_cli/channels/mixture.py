@@ -44,17 +44,11 @@ class Blur:
 
     def __post_init__(self) -> None:
         if self.inputs < 2:
-            raise RefusedError(
-                "one-value",
-                "a domain of one value has nothing to perturb",
-                "drop the column, or keep it if it is public",
-            )
+            what = "a domain of one value has nothing to perturb"
+            raise RefusedError("one-value", what, "drop the column, or keep it if it is public")
         if not 0 <= self.half_width <= self.ordered // 2:
-            raise UsageError(
-                "half-width-too-large",
-                f"the half-width must be from 0 to half the values, here {self.ordered // 2}",
-                "leave it out to get the most informative one",
-            )
+            what = f"the half-width must be from 0 to half the values, here {self.ordered // 2}"
+            raise UsageError("half-width-too-large", what, "leave it out to get the most informative one")
 
     @property
     def plain(self) -> bool:

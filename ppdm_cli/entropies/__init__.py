@@ -122,11 +122,8 @@ def entropy(
     if release is not None:
         if (gamma, bins, matrix, prior, records) != (None,) * 5:
             names = map(argument, ("gamma", "bins", "matrix", "prior", "records"))
-            raise UsageError(
-                "release-has-its-own",
-                "a release has its own gammas, bins, matrices, prior and records",
-                f"leave out {', '.join(names)}",
-            )
+            what = "a release has its own gammas, bins, matrices, prior and records"
+            raise UsageError("release-has-its-own", what, f"leave out {', '.join(names)}")
         table, sidecar = open_release(release, sidecar)
         return Entropy(of_release(table, sidecar, rho1=rho1), sidecar)
     sizes = BINS if bins is None and prior is None else () if bins is None else _several(bins)
@@ -167,11 +164,8 @@ def designs(
     """
     _check_rho1(rho1)
     if records is None:
-        raise UsageError(
-            "error-needs-records",
-            "an error depends on the number of records",
-            f"add {argument('records', 100000)}",
-        )
+        what = "an error depends on the number of records"
+        raise UsageError("error-needs-records", what, f"add {argument('records', 100000)}")
     sizes = BINS if bins is None else [int(n) for n in _several(bins)]
     return Entropy(reaching(error, records, sizes, gamma_max, rho1), None)
 

@@ -80,11 +80,8 @@ def of_grid(
             )
         sizes = [len(shares)]
     if len(gammas) > MOST_GAMMAS or any(n > MOST_VALUES + 1 for n in sizes):
-        raise UsageError(
-            "too-large-a-grid",
-            f"a grid has at most {MOST_GAMMAS} gammas, and matrices at most {MOST_VALUES} values",
-            f"try {argument('gamma', 9)} {argument('bins', 20)}",
-        )
+        what = f"a grid has at most {MOST_GAMMAS} gammas, and matrices at most {MOST_VALUES} values"
+        raise UsageError("too-large-a-grid", what, f"try {argument('gamma', 9)} {argument('bins', 20)}")
 
     def channel(gamma: Decimal, N: int) -> Channel:
         domain = Categories(pa.int64(), list(range(min(max(N, 1), MOST_VALUES))), N > MOST_VALUES)
@@ -102,11 +99,8 @@ def of_release(table: Table, sidecar: Sidecar, *, rho1: float = 0.05) -> list[di
     """
     release = opened(sidecar)
     if any(c.noise is not None for c in release.channels):
-        raise UsageError(
-            "noise-has-no-entropy",
-            "additive noise publishes numbers, not values of a domain, so it has no H(M)",
-            "use `ppdm inspect`, which shows how wide the noise is",
-        )
+        what = "additive noise publishes numbers, not values of a domain, so it has no H(M)"
+        raise UsageError("noise-has-no-entropy", what, "use `ppdm inspect`, which shows how wide the noise is")
     channels = [c for c in release.channels if c.attributes[0] in release.alone]
     names = [a.name for a in sidecar.perturbed if a.name not in release.alone]
     rows = [*_by_channel(table, sidecar, channels, rho1), *_by_exposure(table, sidecar, names, rho1)]
@@ -155,17 +149,11 @@ def _without_empty(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def checked_prior(prior: Sequence[float]) -> Floats:
     shares = np.array(prior, float)
     if len(shares) < 2 or not np.isfinite(shares).all() or (shares < 0).any() or shares.sum() <= 0:
-        raise UsageError(
-            "bad-prior",
-            "a prior is two or more shares, none of them negative",
-            f"try {argument('prior', '0.7,0.2,0.1')}",
-        )
+        what = "a prior is two or more shares, none of them negative"
+        raise UsageError("bad-prior", what, f"try {argument('prior', '0.7,0.2,0.1')}")
     if abs(shares.sum() - 1) > 1e-6:
-        raise UsageError(
-            "prior-sums-to-another",
-            "the shares of the prior do not sum to 1",
-            f"try {argument('prior', '0.7,0.2,0.1')}",
-        )
+        what = "the shares of the prior do not sum to 1"
+        raise UsageError("prior-sums-to-another", what, f"try {argument('prior', '0.7,0.2,0.1')}")
     return shares / shares.sum()
 
 
@@ -181,11 +169,8 @@ def reaching(
     root of E^2 n k t^2 - 2 (N-1) t - (N-1) N = 0; their price together is gamma^k.
     """
     if not 0 < error < 1:
-        raise UsageError(
-            "error-out-of-range",
-            "the error to reach must lie between 0 and 1",
-            f"try {argument('error', 0.01)}",
-        )
+        what = "the error to reach must lie between 0 and 1"
+        raise UsageError("error-out-of-range", what, f"try {argument('error', 0.01)}")
     found = []
     for N in sizes:
         for k in COPIES:

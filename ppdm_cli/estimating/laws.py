@@ -33,11 +33,8 @@ MOST_WRITTEN = 1 << 16
 def check_work(names: Iterable[str], tables: Sequence[Sequence[Stratum]]) -> None:
     """Refuse tables whose strata have so many values or laws that estimates would take minutes."""
     if (most := max(map(len, tables))) > MOST_STRATA:
-        raise UsageError(
-            "too-many-strata",
-            f"records publish {listed(names)} by {most:,} different laws, more than {MOST_STRATA}",
-            "ask the owner for a release of fewer recipes",
-        )
+        what = f"records publish {listed(names)} by {most:,} different laws, more than {MOST_STRATA}"
+        raise UsageError("too-many-strata", what, "ask the owner for a release of fewer recipes")
     exposures = [e for strata in tables for s in strata for e in s.exposures]
     work = sum(e.outputs * e.inputs**2 for e in exposures if e.alone is None and not e.plain)
     if work > MOST_WORK:

@@ -116,11 +116,8 @@ def check_cells(names: Iterable[str], shapes: Iterable[Sequence[int]]) -> None:
     """Refuse tables of several attributes that have too many cells together."""
     cells = sum(prod(shape) for shape in shapes if len(shape) > 1)
     if cells > MOST_CELLS:
-        raise UsageError(
-            "too-many-cells",
-            f"the values of {listed(names)} together make {cells} cells, more than {MOST_CELLS}",
-            "name fewer attributes, or ones of fewer values",
-        )
+        what = f"the values of {listed(names)} together make {cells} cells, more than {MOST_CELLS}"
+        raise UsageError("too-many-cells", what, "name fewer attributes, or ones of fewer values")
 
 
 def columns_of(channels: Iterable[Channel]) -> list[str]:

@@ -325,11 +325,8 @@ class NetworkFile:
 
     def __init__(self, stack: ExitStack, path: Path, force: bool) -> None:
         if not path.name.lower().endswith(OUTPUTS):
-            raise UsageError(
-                "unknown-network-format",
-                f"{quoted(path.name)} has no suffix of a network",
-                f"name a file that ends in {', '.join(OUTPUTS)}",
-            )
+            what = f"{quoted(path.name)} has no suffix of a network"
+            raise UsageError("unknown-network-format", what, f"name a file that ends in {', '.join(OUTPUTS)}")
         self._write = _WRITERS.get(path.suffix.lower())
         self.into: Output | PendingFile = (
             stack.enter_context(PendingFile(path, force)) if self._write else Output(stack, path, force=force)

@@ -218,11 +218,8 @@ def learn_parameters(
 def _check(name: str, family: Sequence[Channel], asked: Estimation) -> None:
     cells = max(prod(a.published.size for a in family), prod(a.domain.size for a in family))
     if cells > MOST_CELLS:
-        raise UsageError(
-            "family-too-large",
-            f"the node {quoted(name)} and its parents have {cells} combinations, more than {MOST_CELLS}",
-            "use fewer parents, or parents with fewer states",
-        )
+        what = f"the node {quoted(name)} and its parents have {cells} combinations, more than {MOST_CELLS}"
+        raise UsageError("family-too-large", what, "use fewer parents, or parents with fewer states")
     blind = [a.name for a in family if a.law is not None and not a.law.invertible]
     if blind and asked.estimator == "inverse":
         raise RefusedError(

@@ -161,11 +161,8 @@ def sample(network: Network, records: int, seed: int) -> tuple[pa.Schema, Iterat
     """Return the schema of the records, a text column for each node, and the records in batches."""
     missing = [n.name for n in network if n.parameters is None]
     if missing:
-        raise UsageError(
-            "network-without-parameters",
-            f"the network has no parameters for {listed(missing)}",
-            "use one that has them all",
-        )
+        what = f"the network has no parameters for {listed(missing)}"
+        raise UsageError("network-without-parameters", what, "use one that has them all")
     schema = pa.schema([pa.field(n, pa.string(), False) for n in network.nodes])
     return schema, map(partial(_block, network, schema, records, seed), range(0, records, RECORDS_AT_ONCE))
 
@@ -201,11 +198,8 @@ def distances(reference: Network, learnt: Network) -> list[Distance]:
     for node in (n for n in learnt if n.parameters is not None):
         other = reference.nodes.get(node.name)
         if other is None or other.parameters is None or set(other.parents) != set(node.parents):
-            raise MismatchError(
-                "incomparable-node",
-                f"the reference has no parameters for {quoted(node.name)}, or gives it other parents",
-                SAME_STRUCTURE,
-            )
+            what = f"the reference has no parameters for {quoted(node.name)}, or gives it other parents"
+            raise MismatchError("incomparable-node", what, SAME_STRUCTURE)
         order = [other.family.index(n) for n in node.family]
         states = [_codes(learnt[n], reference[n]) for n in node.family]
         true, weights = np.zeros(learnt.shape(node)), np.zeros(learnt.shape(node)[:-1])

@@ -75,11 +75,8 @@ def open_parties(data: Sequence[PartyLike], csv: CsvOptions | None, withheld: bo
         if sidecar is not None and not (withheld and len(data) == 1):
             opened(sidecar).refuse_withheld()
         if sidecar is not None and sidecar.stage != "perturbed":
-            raise MismatchError(
-                "wrong-stage-of-party",
-                f"{quoted(table.name)} is at stage {sidecar.stage!r}: its records were drawn from estimates",
-                "use the release itself, or the original",
-            )
+            what = f"{quoted(table.name)} is at stage {sidecar.stage!r}: its records were drawn from estimates"
+            raise MismatchError("wrong-stage-of-party", what, "use the release itself, or the original")
         empty = sidecars.new("reconstructed", str(uuid.uuid4()), table.rows, [])
         found.append(Party(table, sidecar or empty, sidecar is not None))
     return found

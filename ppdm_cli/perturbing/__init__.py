@@ -289,11 +289,8 @@ def perturb(
     own = {n: v for n, v in locals().items() if n in Plan.__struct_fields__}
     given = {n: v for n, v in own.items() if v is not None and v != ()}
     if str(output) == "-" and to == "csv" and sidecar is None:
-        raise UsageError(
-            "no-place-for-sidecar",
-            "CSV on standard output carries no sidecar",
-            f"add {argument('sidecar', 'FILE')}",
-        )
+        what = "CSV on standard output carries no sidecar"
+        raise UsageError("no-place-for-sidecar", what, f"add {argument('sidecar', 'FILE')}")
     entering = Entering(ledger, people)
     with ExitStack() as stack:
         key = (keys := KeyFile.of(stack, seed, key_file, id)).key
@@ -303,11 +300,8 @@ def perturb(
         targets = [destination(stack, n, sidecar, force, to) for n in _names(output, copies, sidecar, table)]
         if rows_taken is not None and (not (asked.person or asked.shuffle) or OPENING.get() is not None):
             those = f"{argument('person')} or {argument('shuffle', True)}"
-            raise UsageError(
-                "rows-taken-without-person",
-                f"{argument('rows_taken')} lists rows as {those} publishes them, on one machine",
-                f"remove {argument('rows_taken')}",
-            )
+            what = f"{argument('rows_taken')} lists rows as {those} publishes them, on one machine"
+            raise UsageError("rows-taken-without-person", what, f"remove {argument('rows_taken')}")
         listing = None
         if rows_taken is not None:
             listing = stack.enter_context(PendingFile(path_of(rows_taken, "rows_taken"), force, mode=0o600))
@@ -343,17 +337,11 @@ def _names(
     if copies == 1:
         return [output]
     if not 2 <= copies <= MOST_COPIES:
-        raise UsageError(
-            "bad-copies",
-            f"the number of copies must be from 1 to {MOST_COPIES}",
-            f"try {argument('copies', 2)}",
-        )
+        what = f"the number of copies must be from 1 to {MOST_COPIES}"
+        raise UsageError("bad-copies", what, f"try {argument('copies', 2)}")
     if output is None or str(output) == "-" or sidecar is not None:
-        raise UsageError(
-            "copies-without-files",
-            "copies need files of their own, each with its sidecar beside it",
-            f"name one with {argument('output', 'FILE')}",
-        )
+        what = "copies need files of their own, each with its sidecar beside it"
+        raise UsageError("copies-without-files", what, f"name one with {argument('output', 'FILE')}")
     if not table.rewindable:
         raise UsageError(
             "copies-of-stream", "standard input can be read only once", "name a file to make copies of"

@@ -157,11 +157,8 @@ def refuse_useless(errors: Mapping[str, Expected | None], unchanged: Sequence[st
             f"group values, use fewer bins or more budget, drop them, or leave out {argument('strict', True)}",
         )
     if unchanged:
-        raise RefusedError(
-            "hardly-perturbed",
-            f"over {UNCHANGED:.0%} of the values of {listed(unchanged)} would be published unchanged",
-            f"use a smaller budget, such as {proposed(2)}",
-        )
+        what = f"over {UNCHANGED:.0%} of the values of {listed(unchanged)} would be published unchanged"
+        raise RefusedError("hardly-perturbed", what, f"use a smaller budget, such as {proposed(2)}")
 
 
 def unchanged(recipes: Sequence[RecipeInUse]) -> list[str]:

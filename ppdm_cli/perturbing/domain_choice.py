@@ -103,11 +103,8 @@ def from_data(
         )
     _check_writable(name, kind, facts)
     if rare == "merge" and few_nulls(facts) and not own.nulls:
-        raise RefusedError(
-            "few-nulls",
-            f"the column {quoted(name)} has nulls in fewer than {FEW} records, which cannot be merged",
-            f"add {argument('nulls', 'true', name)}, or fill them",
-        )
+        what = f"the column {quoted(name)} has nulls in fewer than {FEW} records, which cannot be merged"
+        raise RefusedError("few-nulls", what, f"add {argument('nulls', 'true', name)}, or fill them")
     if facts.values is None or own.scale in CALENDAR:
         make = partial(calendar_edges, period=own.scale) if dtypes.is_dated(kind) else nice_edges
         if own.scale is not None and not dtypes.is_dated(kind):
@@ -192,18 +189,12 @@ def cut(
     """Return the domain of an interval: bins, or the single values if these are whole and not more."""
     low, high = ends
     if not low < high:
-        raise UsageError(
-            "bad-interval",
-            f"the domain declared for {quoted(name)} does not go from low to high",
-            f"try {argument('domain', '0:120', 'age')}",
-        )
+        what = f"the domain declared for {quoted(name)} does not go from low to high"
+        raise UsageError("bad-interval", what, f"try {argument('domain', '0:120', 'age')}")
     first, last = core or ends
     if not low <= first < last <= high:
-        raise UsageError(
-            "core-outside",
-            f"the core declared for {quoted(name)} is not an interval within its domain",
-            "try domain=0:1000000,core=0:5000",
-        )
+        what = f"the core declared for {quoted(name)} is not an interval within its domain"
+        raise UsageError("core-outside", what, "try domain=0:1000000,core=0:5000")
     whole = dtypes.is_whole(kind)
     if own.scale in CALENDAR:
         if not dtypes.is_dated(kind):
@@ -214,11 +205,8 @@ def cut(
         return Categories(kind, list(range(low, high + 1)), own.nulls)
     inner = bins - (low < first) - (last < high)
     if inner < 1:
-        raise UsageError(
-            "bins-for-core",
-            f"{bins} bins are too few for {quoted(name)}: its core and both ends need one each",
-            f"use at least {bins + 1 - inner}",
-        )
+        what = f"{bins} bins are too few for {quoted(name)}: its core and both ends need one each"
+        raise UsageError("bins-for-core", what, f"use at least {bins + 1 - inner}")
     if own.scale is not None:
         _check_scale(name, kind, own.scale, first)
     # whole steps up to and including `high`; the last bin is closed there
@@ -233,11 +221,8 @@ def cut(
     try:
         return Bins(kind, edges, own.nulls, representative)
     except ValueError:
-        raise UsageError(
-            "too-narrow",
-            f"the domain declared for {quoted(name)} is too narrow for {bins} bins of type {kind}",
-            "widen it, or use fewer bins",
-        ) from None
+        what = f"the domain declared for {quoted(name)} is too narrow for {bins} bins of type {kind}"
+        raise UsageError("too-narrow", what, "widen it, or use fewer bins") from None
 
 
 def no_calendar(name: str, kind: pa.DataType, scale: str | None) -> UsageError:
@@ -250,11 +235,8 @@ def no_calendar(name: str, kind: pa.DataType, scale: str | None) -> UsageError:
 
 def _check_scale(name: str, kind: pa.DataType, scale: str, first: Any) -> None:
     if pa.types.is_temporal(kind):
-        raise UsageError(
-            "no-such-scale",
-            f"the column {quoted(name)} is of type {kind}, and dates and times have no {scale} scale",
-            "leave the scale out, or add a core or edges",
-        )
+        what = f"the column {quoted(name)} is of type {kind}, and dates and times have no {scale} scale"
+        raise UsageError("no-such-scale", what, "leave the scale out, or add a core or edges")
     if first < 0 or (scale == "log" and first == 0):
         least = "above 0" if scale == "log" else "at 0"
         raise UsageError(

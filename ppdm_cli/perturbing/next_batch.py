@@ -32,11 +32,8 @@ def carried(earlier: Sidecar, asked: Plan, key: Key, copies: int) -> Plan:
     """Return the plan with the earlier release's person, rows and random order; none may be dropped."""
     before = earlier.privacy
     if earlier.stage != "perturbed" or before is UNSET:
-        raise MismatchError(
-            "no-owners-plan",
-            f"the sidecar is at stage {earlier.stage!r}, so it holds no owner's plan",
-            "name the sidecar of a perturbed release",
-        )
+        what = f"the sidecar is at stage {earlier.stage!r}, so it holds no owner's plan"
+        raise MismatchError("no-owners-plan", what, "name the sidecar of a perturbed release")
     if before.person is not UNSET and before.rows is not UNSET:
         if asked.person not in (None, before.person):
             raise _other(argument("person"), quoted(asked.person), quoted(before.person))
@@ -92,11 +89,8 @@ def like(earlier: Sidecar, schema: pa.Schema, asked: Plan) -> ResolvedPlan:
     """Return an earlier release's plan for the next batch, which drops other columns; clips if asked."""
     for name in [*earlier.by_name, *[asked.person] * (asked.person is not None)]:
         if name not in schema.names:
-            raise MismatchError(
-                "column-missing",
-                f"the earlier release has the column {quoted(name)}, which the data does not have",
-                "use the next batch of the same table",
-            )
+            what = f"the earlier release has the column {quoted(name)}, which the data does not have"
+            raise MismatchError("column-missing", what, "use the next batch of the same table")
     for attribute in earlier.attributes:
         found = schema.field(attribute.name).type
         if str(found) != attribute.dtype:

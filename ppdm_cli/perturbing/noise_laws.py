@@ -30,11 +30,8 @@ class ClassNoise:
         """Plan the noise from counts by (partition, leaf, class)."""
         counts = parts.sum(axis=0)
         if expected_changes(counts) == 0:
-            raise RefusedError(
-                "pure-leaves",
-                "every leaf of the tree has one class only: no class would be changed",
-                "train a smaller tree, with fewer and larger leaves",
-            )
+            what = "every leaf of the tree has one class only: no class would be changed"
+            raise RefusedError("pure-leaves", what, "train a smaller tree, with fewer and larger leaves")
         own, deal = key.derive(scheme, name), None
         if scheme == "class-random":
             leaf, class_ = np.nonzero(counts)

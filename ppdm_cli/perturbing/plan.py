@@ -69,11 +69,8 @@ class SharedSettings(msgspec.Struct, frozen=True, kw_only=True):
     def own_gamma(self) -> Decimal | float | None:
         """Return the gamma that is given, or the largest that the rhos allow; None without either."""
         if (self.rho1 is None) != (self.rho2 is None):
-            raise UsageError(
-                "rho-alone",
-                "rho1 and rho2 need each other",
-                f"try {argument('rho1', 0.05)} {argument('rho2', 0.5)}",
-            )
+            what = "rho1 and rho2 need each other"
+            raise UsageError("rho-alone", what, f"try {argument('rho1', 0.05)} {argument('rho2', 0.5)}")
         if self.gamma is not None and self.rho1 is not None:
             raise UsageError("gamma-and-rhos", "gamma and rho1, rho2 can't be combined", "use one of them")
         if self.gamma is not None:
@@ -119,33 +116,21 @@ class AttributePlan(SharedSettings, frozen=True, kw_only=True):
                 "use an interval, categories, edges or a mapping to groups",
             )
         if self.prefix is not None and not (1 <= self.prefix <= LONGEST_PREFIX and self.mapping is None):
-            raise UsageError(
-                "bad-prefix",
-                f"a prefix has 1 to {LONGEST_PREFIX} characters, and can't be combined with a mapping",
-                "try prefix=1",
-            )
+            what = f"a prefix has 1 to {LONGEST_PREFIX} characters, and can't be combined with a mapping"
+            raise UsageError("bad-prefix", what, "try prefix=1")
         if self.scale in CALENDAR and (self.bins, self.core) != (None, None):
-            raise UsageError(
-                "bins-of-calendar",
-                f"each {self.scale} is a bin already",
-                "leave out bins and core, or the scale",
-            )
+            what = f"each {self.scale} is a bin already"
+            raise UsageError("bins-of-calendar", what, "leave out bins and core, or the scale")
         if self.cut != (None, None) and self.interval is None and self.scale not in CALENDAR:
-            raise UsageError(
-                "cut-without-interval",
-                "a scale or a core cuts an interval, and none is declared",
-                "declare it too, such as domain=0:1000000",
-            )
+            what = "a scale or a core cuts an interval, and none is declared"
+            raise UsageError("cut-without-interval", what, "declare it too, such as domain=0:1000000")
         if self.matrix is not None:
             self._check_matrix(self.matrix)
 
     def _check_matrix(self, kind: str) -> None:
         if self.own_gamma() is not None and not KINDS[kind].takes_gamma:
-            raise UsageError(
-                "gamma-of-whole-matrix",
-                f"a {kind} matrix is given whole, so it takes no gamma",
-                "leave out one of the two",
-            )
+            what = f"a {kind} matrix is given whole, so it takes no gamma"
+            raise UsageError("gamma-of-whole-matrix", what, "leave out one of the two")
         strange = [o for o in self.options if o not in KINDS[kind].options]
         if strange:
             what = f"a {kind} matrix has no {strange[0].replace('_', '-')}"
@@ -261,11 +246,8 @@ class Plan(SharedSettings, frozen=True, kw_only=True):
         if self.record_epsilon is not None and not 0 < self.record_epsilon < 1e6:
             raise UsageError("bad-record-epsilon", "the record's epsilon must be above 0", f"try {proposed(2)}")
         if self.shuffle and self.keep_order:
-            raise UsageError(
-                "shuffle-and-keep-order",
-                f"{argument('shuffle', True)} and {argument('keep_order', True)} contradict each other",
-                "keep only one of them",
-            )
+            what = f"{argument('shuffle', True)} and {argument('keep_order', True)} contradict each other"
+            raise UsageError("shuffle-and-keep-order", what, "keep only one of them")
 
     @classmethod
     def of(cls, plan: Plan | Mapping[str, object] | str | Path | None = None, **settings: Any) -> Plan:
@@ -323,17 +305,11 @@ class Plan(SharedSettings, frozen=True, kw_only=True):
             raise UsageError("class-dropped", "the class is dropped", f"use {argument('class_', 'COL')}")
         several = [n for names in self.together for n in names]
         if any(len(names) < 2 for names in self.together) or len(set(several)) < len(several):
-            raise UsageError(
-                "bad-together",
-                f"{argument('together')} takes two or more attributes, each once",
-                f"try {argument('together', 'age,sex')}",
-            )
+            what = f"{argument('together')} takes two or more attributes, each once"
+            raise UsageError("bad-together", what, f"try {argument('together', 'age,sex')}")
         if aside := sorted({*several} & {*self.keep, *self.drop}):
-            raise UsageError(
-                "together-and-aside",
-                f"{listed(aside)} can't be perturbed together with others, because it is kept or dropped",
-                "keep only one of them",
-            )
+            what = f"{listed(aside)} can't be perturbed together with others, because it is kept or dropped"
+            raise UsageError("together-and-aside", what, "keep only one of them")
         if self.together and self.scheme != SUBSTITUTION:
             raise UsageError(
                 "together-with-noise",
@@ -375,17 +351,11 @@ class Plan(SharedSettings, frozen=True, kw_only=True):
             asked += [own.gamma, own.rho1, own.rho2, own.matrix]
             asked += [o for o in own.options if o not in spec.options]
         if any(a is not None for a in asked) and not spec.takes_gamma:
-            raise UsageError(
-                "gamma-of-noise",
-                f"{self.scheme} noise has no matrix to choose, and no gamma, rho or epsilon holds for it",
-                f"leave them out, or leave out {argument('scheme')}",
-            )
+            what = f"{self.scheme} noise has no matrix to choose, and no gamma, rho or epsilon holds for it"
+            raise UsageError("gamma-of-noise", what, f"leave them out, or leave out {argument('scheme')}")
         if self.open_domains:
-            raise UsageError(
-                "open-domains-of-noise",
-                f"{self.scheme} noise needs numbers, but {argument('open_domains', True)} adds null",
-                f"leave out {argument('open_domains', True)}",
-            )
+            what = f"{self.scheme} noise needs numbers, but {argument('open_domains', True)} adds null"
+            raise UsageError("open-domains-of-noise", what, f"leave out {argument('open_domains', True)}")
         for name, reader in spec.shared_options.items():
             if name not in spec.options and name not in self.kind_options:
                 reader(None)  # raises the option's own error
@@ -406,11 +376,8 @@ class Plan(SharedSettings, frozen=True, kw_only=True):
                 f"use {argument('class_')} COL, and leave out {argument('keep')} for it",
             )
         if self.rounds is not None and not 2 <= self.rounds <= MOST_ROUNDS:
-            raise UsageError(
-                "bad-rounds",
-                f"the number of rounds must be from 2 to {MOST_ROUNDS}",
-                f"try {argument('rounds', 3)}",
-            )
+            what = f"the number of rounds must be from 2 to {MOST_ROUNDS}"
+            raise UsageError("bad-rounds", what, f"try {argument('rounds', 3)}")
         if self.rounds is not None and (self.few is None or self.class_ is None):
             raise UsageError(
                 "rounds-without-choice",
@@ -418,11 +385,8 @@ class Plan(SharedSettings, frozen=True, kw_only=True):
                 f"add {argument('class_', 'COL')} {budget} {argument('publish', 'auto')}, or leave out rounds",
             )
         if self.rows_per_person is not None and not 1 <= self.rows_per_person <= MOST_PERSON_ROWS:
-            raise UsageError(
-                "bad-rows-per-person",
-                f"the rows of a person must be from 1 to {MOST_PERSON_ROWS:,}",
-                f"try {argument('rows_per_person', 1)}",
-            )
+            what = f"the rows of a person must be from 1 to {MOST_PERSON_ROWS:,}"
+            raise UsageError("bad-rows-per-person", what, f"try {argument('rows_per_person', 1)}")
         if (self.person is None) != (self.rows_per_person is None):
             raise UsageError(
                 "person-without-rows",

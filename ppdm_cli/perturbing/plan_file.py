@@ -294,11 +294,8 @@ def domain(value: object) -> Fields:
         return Fields(categories=tuple(value.split("|")))
     if (interval := _interval(value)) is not None:
         return Fields(interval=interval)
-    raise UsageError(
-        "bad-domain",
-        "a domain is neither an interval nor a list of values",
-        'write it as 0:120, "low|middle|high" or @FILE',
-    )
+    what = "a domain is neither an interval nor a list of values"
+    raise UsageError("bad-domain", what, 'write it as 0:120, "low|middle|high" or @FILE')
 
 
 def _lines(path: Path) -> list[str]:

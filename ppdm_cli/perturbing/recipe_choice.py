@@ -266,11 +266,8 @@ def _of_one_pass(setting: Setting) -> Design:
     """Return the most informative design of one pass: for pairs, or if none can be learned, for one."""
     boxes = [d for d in possible(setting) if d.k is not None]
     if not boxes:
-        raise RefusedError(
-            "no-design",
-            "the attributes have too many values for any design",
-            "group them, or give them fewer bins",
-        )
+        what = "the attributes have too many values for any design"
+        raise RefusedError("no-design", what, "group them, or give them fewer bins")
     best = boxes[0]
     for design in boxes[1:]:
         if design.of_pair >= LEAST_PAIRS and design.of_pair > NEARLY * best.of_pair:
@@ -403,11 +400,8 @@ class Rounds:
         """Return so many rounds for the budget; records of the last one publish `k` attributes."""
         most = len(maker.names) - 1
         if most < 2:
-            raise RefusedError(
-                "few-for-rounds",
-                f"rounds choose among attributes, but there are {most + 1}",
-                f"leave out {argument('rounds')}",
-            )
+            what = f"rounds choose among attributes, but there are {most + 1}"
+            raise RefusedError("few-for-rounds", what, f"leave out {argument('rounds')}")
         *first, last = scheduled(number, maker.epsilon)
         if isinstance(k, int):
             last = Round(last.share, maker.number(k, 0), last.by, max(last.most, k))

@@ -43,22 +43,16 @@ def addresses(batch: Batch, identifier: str | None, key: Key) -> Addresses:
     array = batch.column(identifier)
     if array.null_count:
         row = int(array.is_null().to_numpy(zero_copy_only=False).argmax())
-        raise DataError(
-            "null-identifier",
-            f"the identifier {quoted(identifier)} is null in {batch.where(row)}",
-            "use an identifier that every record has",
-        )
+        what = f"the identifier {quoted(identifier)} is null in {batch.where(row)}"
+        raise DataError("null-identifier", what, "use an identifier that every record has")
     return identifier_addresses(key, pc.cast(array, pa.string()))
 
 
 def left_out(table: Table, key: Key, person: str, most: int, identifier: str | None) -> np.ndarray:
     """Return the numbers of the rows, ascending, beyond the first `most` of each person; 16 bytes a record."""
     if not table.rewindable:
-        raise UsageError(
-            "person-of-stream",
-            f"{argument('person')} needs two passes, but standard input can be read only once",
-            "name a file",
-        )
+        what = f"{argument('person')} needs two passes, but standard input can be read only once"
+        raise UsageError("person-of-stream", what, "name a file")
     columns = list(dict.fromkeys([person, *[identifier or person]]))
     parts = scan(table, partial(_drawn, key, person, identifier), columns=columns, doing="finding persons")
     if not parts:

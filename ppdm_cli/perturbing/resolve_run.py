@@ -253,11 +253,8 @@ def in_all_rounds(
             )
         sidecar = sidecar_of(plan, "system", str(uuid.uuid4()), None)  # for the miner within, and gone
         if not sidecar.by_name[str(plan.class_)].has_domain:
-            raise UsageError(
-                "class-without-labels",
-                f"the class {quoted(plan.class_)} has no labels for rounds to distinguish",
-                f"name a column of labels with {argument('class_')}",
-            )
+            what = f"the class {quoted(plan.class_)} has no labels for rounds to distinguish"
+            raise UsageError("class-without-labels", what, f"name a column of labels with {argument('class_')}")
         from ppdm_cli.joint import read, screened  # the miner within, where rounds choose by it
 
         work, label = publishing(plan), axis_of(sidecar, str(plan.class_))
@@ -271,11 +268,8 @@ def sidecars_of(
 ) -> list[Sidecar]:
     """Return the sidecar of each copy, of so many rows."""
     if plan.design and copies > 1:
-        raise UsageError(
-            "copies-of-recipes",
-            "copies are not possible if records publish different attributes",
-            f"use {argument('publish', 'all')}",
-        )
+        what = "copies are not possible if records publish different attributes"
+        raise UsageError("copies-of-recipes", what, f"use {argument('publish', 'all')}")
     also: dict[str, Any] = {"shuffled": bool(asked.shuffle)}
     if asked.person is not None:
         also |= {"person": asked.person, "rows": asked.rows_per_person}
@@ -362,11 +356,8 @@ def describe(
         check(table, asked, None, None)
         settled = resolved(table, asked, None, None)
         if settled.dropped:
-            raise UsageError(
-                "described-column-dropped",
-                f"the plan drops {quoted(settled.dropped[0])}, which the table has",
-                "describe every column of it",
-            )
+            what = f"the plan drops {quoted(settled.dropped[0])}, which the table has"
+            raise UsageError("described-column-dropped", what, "describe every column of it")
         if settled.design:
             raise UsageError(
                 "described-recipes",
@@ -374,11 +365,8 @@ def describe(
                 'use publish = "all", or gamma instead of record_epsilon',
             )
         if any(c.noise is not None for c in settled.channels):
-            raise UsageError(
-                "described-noise",
-                "only random substitution can be described",
-                f"leave out {argument('scheme')}",
-            )
+            what = "only random substitution can be described"
+            raise UsageError("described-noise", what, f"leave out {argument('scheme')}")
         published = {n: c.shown(n) for n, c in settled.through.items()}
         rows = fold(table, partial(_checked, published), int.__add__, columns=list(published)) or 0
         sidecar = sidecar_of(settled, "unknown", str(uuid.uuid4()), rows)
@@ -410,11 +398,8 @@ def sized(plan: Plan, table: Table, identifier: str | None, left_out: int = 0) -
     if plan.bins != "auto":
         return plan
     if plan.scheme != SUBSTITUTION:
-        raise UsageError(
-            "auto-bins-of-noise",
-            f"{argument('bins', 'auto')} is for random substitution",
-            f"use a number of bins, such as {argument('bins', 20)}",
-        )
+        what = f"{argument('bins', 'auto')} is for random substitution"
+        raise UsageError("auto-bins-of-noise", what, f"use a number of bins, such as {argument('bins', 20)}")
     perturbed = perturbed_columns(table.schema, plan, identifier)
     gammas = gammas_of(perturbed, plan)
     records = number_of_records(table, "bins", 20) - left_out

@@ -125,11 +125,8 @@ def check_columns(schema: pa.Schema, plan: Plan, identifier: str | None) -> None
         )
     own = plan.attributes.get(plan.class_ or "")
     if own is not None and (own.bins, own.edges, *own.cut) != (None,) * 4:
-        raise UsageError(
-            "class-with-bins",
-            f"the class {quoted(plan.class_)} can't have bins: its values are its labels",
-            "leave the bins out, or name a column of groups as the class",
-        )
+        what = f"the class {quoted(plan.class_)} can't have bins: its values are its labels"
+        raise UsageError("class-with-bins", what, "leave the bins out, or name a column of groups as the class")
     for column in schema:
         if column.name not in plan.drop:
             dtypes.normal(column.type, column.name)
@@ -196,11 +193,8 @@ def resolve(
             recipes = rounds.first()
         beyond = maker.beyond(recipes)
         if COLUMN in schema.names and COLUMN not in plan.drop:
-            raise UsageError(
-                "recipe-column-taken",
-                f"a column has the reserved name {quoted(COLUMN)}",
-                f"rename it, or add {argument('drop', COLUMN)}",
-            )
+            what = f"a column has the reserved name {quoted(COLUMN)}"
+            raise UsageError("recipe-column-taken", what, f"rename it, or add {argument('drop', COLUMN)}")
         if sum(r.members for r in recipes) == 1:
             recipes = [Recipe([*recipes[0].specs])]
     else:
@@ -238,11 +232,8 @@ def _specs(
             raise error.at(f"the column {quoted(name)}") from None
         specs.append(msgspec.structs.replace(spec, attributes=list(names)))
         if len(names) > 1 and name in schema.names:
-            raise RefusedError(
-                "name-taken",
-                f"{listed(names)} together have the name of another column, {quoted(name)}",
-                "rename one of them",
-            )
+            what = f"{listed(names)} together have the name of another column, {quoted(name)}"
+            raise RefusedError("name-taken", what, "rename one of them")
     return specs, beyond
 
 

@@ -405,7 +405,7 @@ class Withholder:
 def _column_codes(channel: Channel, wide: Mapping[str, WideColumn]) -> list[np.ndarray]:
     """Return the code of each attribute's column that shows each code of the channel."""
     own = [wide[n] for n in channel.attributes]
-    return [w.codes_of(channel).astype(code_type(w.domain.size)) for w in own]
+    return [w.maps(channel)[0].astype(code_type(w.domain.size)) for w in own]
 
 
 def prepared(channel: Channel, known: Mapping[str, Attribute], key: Key) -> dict[str, bytes]:

@@ -59,11 +59,8 @@ def _counted(
 class NoiseAdder(OwnersTask):
     def __init__(self, table: Table, asked: Plan, key: Key) -> None:
         if not table.rewindable:
-            raise UsageError(
-                "tree-noise-on-stream",
-                "noise that keeps a tree needs two passes, but standard input can be read only once",
-                "name a file",
-            )
+            what = "noise that keeps a tree needs two passes, but standard input can be read only once"
+            raise UsageError("tree-noise-on-stream", what, "name a file")
         self.noise = plan = NoisePlan.of(asked)
         plan.check(table.schema)
         check_tested(plan.tree, table.schema)
@@ -222,28 +219,19 @@ class NoisePlan:
         settings = ("innocent", "leaves", "sd_percent", "percent_of")
         own = {k: v for k in settings if (v := getattr(asked, k)) is not None}
         if own and INNOCENT not in schemes:
-            raise UsageError(
-                "innocent-noise-alone",
-                f"{listed(own)} need innocent noise",
-                f"add innocent to {argument('scheme')}",
-            )
+            what = f"{listed(own)} need innocent noise"
+            raise UsageError("innocent-noise-alone", what, f"add innocent to {argument('scheme')}")
         if not 0 < own.get("sd_percent", PAPER) <= 1e6:
-            raise UsageError(
-                "bad-sd-percent",
-                "the standard deviation must be above 0%",
-                f"use a positive one, such as the paper's {PAPER}",
-            )
+            what = "the standard deviation must be above 0%"
+            raise UsageError("bad-sd-percent", what, f"use a positive one, such as the paper's {PAPER}")
         if asked.class_ not in (None, tree.class_name):
             what = f"the tree's class is {quoted(tree.class_name)}"
             raise UsageError("other-class", what, f"leave out {argument('class_')}")
         known, plain = {*settings, "scheme", "tree", "class_", "keep", "drop", "shuffle", "keep_order"}, Plan()
         fields = (n for n in asked.__struct_fields__ if n not in {*known, "csv"})
         if strange := [n for n in fields if getattr(asked, n) != getattr(plain, n)]:
-            raise UsageError(
-                "not-for-tree-noise",
-                f"{schemes[0]} noise can't be combined with {listed(strange)}, for random substitution",
-                "leave them out",
-            )
+            what = f"{schemes[0]} noise can't be combined with {listed(strange)}, for random substitution"
+            raise UsageError("not-for-tree-noise", what, "leave them out")
         return cls(schemes, tree, **own, keep=tuple(asked.keep), drop=tuple(asked.drop))
 
     @property
@@ -264,20 +252,14 @@ class NoisePlan:
                 "tree-needs-column", f"{listed(lost)} cannot be dropped: the tree needs them", "keep them"
             )
         if self.class_scheme and tree.class_name in self.keep:
-            raise UsageError(
-                "altered-class-kept",
-                f"the class is kept, but {self.class_scheme} noise alters it",
-                f"leave out {argument('keep')}",
-            )
+            what = f"the class is kept, but {self.class_scheme} noise alters it"
+            raise UsageError("altered-class-kept", what, f"leave out {argument('keep')}")
         if tree.class_name not in schema.names:
             raise unknown_column(tree.class_name, schema.names, "tree")
         strange = [n for n in schema.names if n not in {*known, *self.keep, *self.drop}]
         if strange:
-            raise UsageError(
-                "strange-to-tree",
-                f"the tree was not trained on {listed(strange)}, so they may not be innocent",
-                "drop them, or keep them if they are public",
-            )
+            what = f"the tree was not trained on {listed(strange)}, so they may not be innocent"
+            raise UsageError("strange-to-tree", what, "drop them, or keep them if they are public")
 
     def innocents(self, schema: pa.Schema) -> tuple[list[str], list[str]]:
         """Return the attributes that may be altered, and those that are innocent but cannot take noise."""

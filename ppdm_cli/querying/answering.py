@@ -125,11 +125,8 @@ def _regression(question: Question) -> Aggregate | None:
     if not isinstance(answer, Aggregate) or answer.function not in REGRESSIONS:
         return None
     if len(question.items) > 1 or question.by or question.where is not None or answer.where is not None:
-        raise UsageError(
-            "regression-with-others",
-            "a regression can't be combined with other answers, conditions or groups",
-            "leave out the rest of the question",
-        )
+        what = "a regression can't be combined with other answers, conditions or groups"
+        raise UsageError("regression-with-others", what, "leave out the rest of the question")
     return answer
 
 

@@ -345,11 +345,8 @@ class Compiler:
             one, other, sign = self._computed(answer.one), self._computed(answer.other), answer.sign
             return lambda sums: SIGNS[sign](one(sums), other(sums))
         if answer.function == "quantile" or answer.function in (*TESTS, *REGRESSIONS):
-            raise UsageError(
-                "not-a-smooth-function",
-                f"{quoted(answer.function)} can't be part of a computation",
-                "ask for it separately",
-            )
+            what = f"{quoted(answer.function)} can't be part of a computation"
+            raise UsageError("not-a-smooth-function", what, "ask for it separately")
         made: Computed = getattr(self, f"_{answer.function}")(self._chosen(answer.where), *answer.arguments)
         return made
 

@@ -163,25 +163,16 @@ def read_question(text: str) -> Question:
     _nothing_left(tree)
     _nothing_lost(text, tree)
     if len(found.items) > MOST_ANSWERS:
-        raise UsageError(
-            "too-many-answers",
-            f"the question asks for {len(found.items):,} answers, more than {MOST_ANSWERS}",
-            "ask for fewer at once",
-        )
+        what = f"the question asks for {len(found.items):,} answers, more than {MOST_ANSWERS}"
+        raise UsageError("too-many-answers", what, "ask for fewer at once")
     answers: dict[str, Answer] = {}
     for item in found.items:
         if not any(isinstance(p, Aggregate) for p in parts(item.answer)):
-            raise UsageError(
-                "answer-of-no-release",
-                f"{quoted(item.title)} is the same for every release",
-                f"use one of {ANSWERS}",
-            )
+            what = f"{quoted(item.title)} is the same for every release"
+            raise UsageError("answer-of-no-release", what, f"use one of {ANSWERS}")
         if answers.setdefault(item.title, item.answer) != item.answer:
-            raise UsageError(
-                "two-answers-of-a-name",
-                f"two answers are called {quoted(item.title)}",
-                "name each differently with AS",
-            )
+            what = f"two answers are called {quoted(item.title)}"
+            raise UsageError("two-answers-of-a-name", what, "name each differently with AS")
     return found
 
 
@@ -207,11 +198,8 @@ def _nothing_left(tree: Node) -> None:
 def _nothing_lost(text: str, tree: Node) -> None:
     """Refuse a question that the parser reads as one of other words: it may be cut off."""
     if _words(text) != _words(str(tree.sql(comments=False))):
-        raise UsageError(
-            "question-incomplete",
-            "the question is incomplete, or lacks AS before a name",
-            f"check whether you meant {_shown(tree)}",
-        )
+        what = "the question is incomplete, or lacks AS before a name"
+        raise UsageError("question-incomplete", what, f"check whether you meant {_shown(tree)}")
 
 
 def _words(text: str) -> Counter[str]:

@@ -173,19 +173,13 @@ def regressed(table: Table, sidecar: Sidecar, asked: Aggregate) -> list[tuple[st
     labels = [label for s in reader.sources for label in s.labels]
     y, rest = labels.index(""), [i for i, label in enumerate(labels) if label]
     if len(rest) >= MOST:
-        raise UsageError(
-            "too-many-coefficients",
-            f"the regression has more than {MOST} coefficients",
-            "use columns with fewer values",
-        )
+        what = f"the regression has more than {MOST} coefficients"
+        raise UsageError("too-many-coefficients", what, "use columns with fewer values")
     columns = reader.columns or [n for a in (target, *predictors) for n in columns_in(a)]
     sums = fold(table, partial(_moments, reader), _added, columns=columns)
     if sums is None or sums[1].sum() < len(rest):
-        raise RefusedError(
-            "fewer-records-than-coefficients",
-            "the release has fewer records than coefficients",
-            "use fewer columns",
-        )
+        what = "the release has fewer records than coefficients"
+        raise RefusedError("fewer-records-than-coefficients", what, "use fewer columns")
     records = sums[1]
     weights, spread = reader.weights(records), np.concatenate([s.spread for s in reader.sources])
     each = np.repeat(np.arange(len(reader.sources)), [len(s.labels) for s in reader.sources])
@@ -251,11 +245,8 @@ def _check_products(sources: Sequence[Regressor], strata: int) -> None:
     """Refuse columns whose products, of each two of their numbers, would not fit the memory."""
     products = strata * sum(s.numbers.size * len(s.labels) for s in sources if s.numbers is not None)
     if products > MOST_PRODUCTS:
-        raise UsageError(
-            "too-many-products",
-            f"the regression needs {products:,} products, more than {MOST_PRODUCTS:,}",
-            "use fewer columns, or columns of fewer values",
-        )
+        what = f"the regression needs {products:,} products, more than {MOST_PRODUCTS:,}"
+        raise UsageError("too-many-products", what, "use fewer columns, or columns of fewer values")
 
 
 def _plain(sidecar: Sidecar, name: str) -> bool:
@@ -288,18 +279,12 @@ def _numbers(scope: Scope, name: str, asked: Any, target: bool) -> Iterator[tupl
     elif not dtypes.is_discrete(domain.kind):
         value = scope.value(asked)
         if not value.known.all():
-            raise UsageError(
-                "regression-of-nulls",
-                f"{quoted(name)} may have nulls, and a regression needs all values",
-                NULLS,
-            )
+            what = f"{quoted(name)} may have nulls, and a regression needs all values"
+            raise UsageError("regression-of-nulls", what, NULLS)
         yield name, value.terms[()]
     elif target:
-        raise UsageError(
-            "not-numeric",
-            f"{quoted(name)} has no numbers",
-            "compare it with a value, such as linear(sex = 'F', age)",
-        )
+        what = f"{quoted(name)} has no numbers"
+        raise UsageError("not-numeric", what, "compare it with a value, such as linear(sex = 'F', age)")
     else:
         for code, label in list(enumerate(domain.labels()))[1:]:
             yield f"{name} = {label}", scope.over(name, np.arange(domain.size) == code)

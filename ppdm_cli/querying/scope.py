@@ -39,11 +39,8 @@ def resolved_predicate(predicate: Predicate, kind: pa.DataType) -> Predicate:
     values = [_carrier(v, kind, name) for v in predicate.values]
     if asks in ("below", "up to"):
         if dtypes.is_discrete(kind):
-            raise UsageError(
-                "values-without-order",
-                f"{quoted(name)} has no order, so no value is below another",
-                "use =, <> or in",
-            )
+            what = f"{quoted(name)} has no order, so no value is below another"
+            raise UsageError("values-without-order", what, "use =, <> or in")
         if dtypes.is_whole(kind):
             edge = math.ceil(values[0]) if asks == "below" else math.floor(values[0]) + 1
             return Predicate(name, "below", (edge,))
@@ -297,11 +294,8 @@ class Scope:
 def numeric(name: str, kind: pa.DataType) -> None:
     """Raise an error if a column's values aren't numbers."""
     if dtypes.is_discrete(kind) or pa.types.is_temporal(kind):
-        raise UsageError(
-            "not-numeric",
-            f"{quoted(name)} is of type {kind}, whose values aren't numbers",
-            "use count, or the share of a condition on it",
-        )
+        what = f"{quoted(name)} is of type {kind}, whose values aren't numbers"
+        raise UsageError("not-numeric", what, "use count, or the share of a condition on it")
 
 
 def groups_over(scope: Scope, by: Sequence[Column | Condition]) -> tuple[list[np.ndarray], list[list[str]]]:

@@ -97,11 +97,8 @@ def _checked_people(path: str | Path | None, people: str | None) -> str:
         )
     name = "" if people is None else people.strip()
     if people is not None and not 0 < len(name) <= NAME:
-        raise UsageError(
-            "people-without-name",
-            f"{argument('people')} must have 1 to {NAME} characters",
-            f"add {argument('people', 'NAME')}",
-        )
+        what = f"{argument('people')} must have 1 to {NAME} characters"
+        raise UsageError("people-without-name", what, f"add {argument('people', 'NAME')}")
     return name
 
 
@@ -179,11 +176,8 @@ def _account(path: Path, data: bytes, people: str) -> Account:
     if not data:
         return Account(people, (), None)
     if not data.endswith(b"\n"):
-        raise DataError(
-            "ledger-cut-off",
-            f"the last line of the ledger {quoted(path)} is incomplete: its release never appeared",
-            "remove that line, or complete it if you edited the file",
-        )
+        what = f"the last line of the ledger {quoted(path)} is incomplete: its release never appeared"
+        raise DataError("ledger-cut-off", what, "remove that line, or complete it if you edited the file")
     head, entries = None, []
     for number, line in enumerate(data.splitlines(), 1):
         try:

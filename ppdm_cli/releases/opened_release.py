@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import pairwise
 from math import inf, isfinite, lcm, log
@@ -83,24 +83,21 @@ class WideColumn:
     """A column in which some records withhold their value: its codes cover those of all recipes, and null."""
 
     attribute: Attribute
+    _maps: dict[int, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
 
     @cached_property
     def domain(self) -> Domain:
         beyond = self.attribute.beyond
         return domain_reaching(self.attribute, 0 if beyond is UNSET else len(beyond.below)).with_null
 
-    def codes_of(self, channel: Channel) -> np.ndarray:
-        """Return the column's code for each code that a channel publishes."""
-        return self._codes[self._reach(channel)][0]
+    def maps(self, channel: Channel) -> tuple[np.ndarray, np.ndarray]:
+        """Return the column's code for each that a channel publishes, and a channel's for each of the column's.
 
-    def own_codes(self, channel: Channel) -> np.ndarray:
-        """Return a channel's code for each code of the column; any for those that it never publishes."""
-        return self._codes[self._reach(channel)][1]
-
-    def _reach(self, channel: Channel) -> int:
+        Any code will do for those that the channel never publishes.
+        """
         reach = None if channel.spec is None else channel.spec.reach
         found = 0 if reach is None else reach[channel.attributes.index(self.attribute.name)]
-        if found not in self._codes:
+        if found not in self._maps:
             own = self.attribute.domain
             size = own.ordinary + 2 * found
             first = (self.domain.ordinary - size) // 2
@@ -108,13 +105,8 @@ class WideColumn:
             if own.nulls:
                 codes = np.append(codes, self.domain.null_code)
                 back[self.domain.null_code] = size
-            self._codes[found] = codes, back
-        return found
-
-    @cached_property
-    def _codes(self) -> dict[int, tuple[np.ndarray, np.ndarray]]:
-        """Return the maps between codes in both directions, by the reach of a channel."""
-        return {}
+            self._maps[found] = codes, back
+        return self._maps[found]
 
 
 @dataclass(frozen=True, eq=False)
@@ -360,11 +352,8 @@ def read_sidecar(path: Path | None, carried: bytes | None, name: str, step: str 
 def decode(data: bytes, where: str) -> Sidecar:
     """Read and check a sidecar; `where` names the file for the error."""
     if len(data) > LARGEST_SIDECAR:
-        raise MismatchError(
-            "sidecar-too-large",
-            f"the sidecar {quoted(where)} is larger than {LARGEST_SIDECAR >> 20} MiB",
-            "ask for the one that was published with the release",
-        )
+        what = f"the sidecar {quoted(where)} is larger than {LARGEST_SIDECAR >> 20} MiB"
+        raise MismatchError("sidecar-too-large", what, "ask for the one that was published with the release")
     try:
         sidecar = parse_sidecar(data)
         _check(sidecar)
@@ -407,11 +396,8 @@ def check_same(beside: Sidecar, inside: Sidecar, path: str, name: str) -> None:
     if inside.records is None:
         inside = msgspec.structs.replace(inside, records=beside.records)
     if beside != inside:
-        raise MismatchError(
-            "sidecars-differ",
-            f"the sidecar {quoted(path)} differs from the one inside {quoted(name)}",
-            "fetch both again: one of them belongs to another release",
-        )
+        what = f"the sidecar {quoted(path)} differs from the one inside {quoted(name)}"
+        raise MismatchError("sidecars-differ", what, "fetch both again: one of them belongs to another release")
 
 
 def cut_folder(folder: object) -> MismatchError:

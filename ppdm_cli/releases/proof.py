@@ -54,11 +54,8 @@ class _Counting:
         """Return the number of a channel's law among those counted."""
         matrix = channel.matrix
         if not matrix.parts:
-            raise RefusedError(
-                "nothing-to-prove",
-                "a release with additive noise has no matrix to prove: no gamma holds for it",
-                "publish by randomised response to have one",
-            )
+            what = "a release with additive noise has no matrix to prove: no gamma holds for it"
+            raise RefusedError("nothing-to-prove", what, "publish by randomised response to have one")
         if matrix not in self._known:
             law, ratio = self._counted(matrix)
             assert channel.spec is not None
@@ -156,11 +153,8 @@ def proof_of(sidecar: Sidecar) -> dict[str, Any]:
     """Return what `prove` does for the release of a sidecar."""
     release, privacy = opened(sidecar), sidecar.privacy
     if sidecar.stage != "perturbed" or sidecar.scheme is not UNSET or privacy is UNSET:
-        raise RefusedError(
-            "no-release-to-prove",
-            "only a release by randomised response has matrices to prove",
-            "name a release",
-        )
+        what = "only a release by randomised response has matrices to prove"
+        raise RefusedError("no-release-to-prove", what, "name a release")
     counting = _Counting()
     recipes = [[counting.number(c) for c in recipe.channels] for recipe in release.recipes]
     ratios = [[counting.ratios[n] for n in r] for r in recipes]

@@ -85,17 +85,11 @@ def open_release(
     """Open a path, "-" or a table with its sidecar, whose types govern how a CSV is read."""
     table, sidecar = _with_sidecar(source, sidecar, from_)
     if stages is not None and sidecar.stage not in stages:
-        raise MismatchError(
-            "wrong-stage",
-            f"{quoted(table.name)} is at stage {sidecar.stage!r}, not {' or '.join(stages)}",
-            "use the release that it was made from",
-        )
+        what = f"{quoted(table.name)} is at stage {sidecar.stage!r}, not {' or '.join(stages)}"
+        raise MismatchError("wrong-stage", what, "use the release that it was made from")
     if stages == ("perturbed",) and not sidecar.is_substituted:
-        raise RefusedError(
-            "tree-noise",
-            f"{quoted(table.name)} has noise that keeps a tree, so nothing can be estimated from it",
-            "use its values as they are, for example with ppdm train-tree",
-        )
+        what = f"{quoted(table.name)} has noise that keeps a tree, so nothing can be estimated from it"
+        raise RefusedError("tree-noise", what, "use its values as they are, for example with ppdm train-tree")
     if sidecar.stage in ("perturbed", "reconstructed"):
         check_fit(table, sidecar)
     if table.rows is None and sidecar.records is not None:
@@ -114,11 +108,8 @@ def _with_sidecar(
             given = read_sidecar(path_of(sidecar), None, str(sidecar))
         table = open_table(source, csv=CsvOptions(known={} if given is None else dict(opened(given).columns)))
         if given is None and table.sidecar is None and not isinstance(source, (str, Path)):
-            raise UsageError(
-                "no-sidecar-in-memory",
-                "a table in memory has no sidecar beside it",
-                "add sidecar=release.sidecar",
-            )
+            what = "a table in memory has no sidecar beside it"
+            raise UsageError("no-sidecar-in-memory", what, "add sidecar=release.sidecar")
         if given is None:
             given = read_sidecar(None, table.sidecar, table.name)
             if given.records is None and getattr(table, "folder", False):
@@ -195,11 +186,8 @@ def _listed(path: Path, sidecar: Sidecar) -> np.ndarray:
             f"name the file that ppdm perturb wrote by its {argument('rows_taken')}",
         )
     if head != f"{_TAKEN}{sidecar.group_id}".encode():
-        raise MismatchError(
-            "rows-taken-by-another",
-            f"{quoted(path)} lists the rows of another release",
-            "name the file that was written with this one",
-        )
+        what = f"{quoted(path)} lists the rows of another release"
+        raise MismatchError("rows-taken-by-another", what, "name the file that was written with this one")
     return rows
 
 
@@ -251,11 +239,8 @@ def open_original(
     """Open a release's original with these columns: values grouped as for it, and only the `rows_taken`."""
     if data is None:
         if rows_taken is not None:
-            raise UsageError(
-                "rows-taken-alone",
-                f"{argument('rows_taken')} says which rows of the original a release has",
-                f"add {argument('truth', 'ORIGINAL')}",
-            )
+            what = f"{argument('rows_taken')} says which rows of the original a release has"
+            raise UsageError("rows-taken-alone", what, f"add {argument('truth', 'ORIGINAL')}")
         return None
     kinds = {a.name: a.kind for a in attributes}
     original = open_table(data, csv=replace(csv or CsvOptions(), known=kinds))
@@ -277,11 +262,8 @@ def open_original(
     for name, kind in kinds.items():
         found = original.schema.field(name).type
         if found != kind:
-            raise MismatchError(
-                "original-of-other-type",
-                f"in the original {quoted(name)} is of type {found}, but in the release it was {kind}",
-                OWN,
-            )
+            what = f"in the original {quoted(name)} is of type {found}, but in the release it was {kind}"
+            raise MismatchError("original-of-other-type", what, OWN)
     return original
 
 
@@ -291,11 +273,8 @@ def _check_digest(path: Path, sidecar: Sidecar) -> None:
     with files.readable(path), path.open("rb") as file:
         digest = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=32)).hexdigest()
     if digest != sidecar.blake2b:
-        raise MismatchError(
-            "release-changed",
-            f"{quoted(path)} was changed after it was published, or its sidecar belongs to another release",
-            "fetch both again",
-        )
+        what = f"{quoted(path)} was changed after it was published, or its sidecar belongs to another release"
+        raise MismatchError("release-changed", what, "fetch both again")
 
 
 def check_fit(table: Table, sidecar: Sidecar) -> None:
@@ -315,11 +294,8 @@ def check_fit(table: Table, sidecar: Sidecar) -> None:
     for name, expected_kind in opened(sidecar).columns:
         kind = table.schema.field(name).type
         if kind != expected_kind:
-            raise MismatchError(
-                "column-of-other-type",
-                f"the column {quoted(name)} is of type {kind}, but in the sidecar of type {expected_kind}",
-                "fetch the release again, unconverted",
-            )
+            what = f"the column {quoted(name)} is of type {kind}, but in the sidecar of type {expected_kind}"
+            raise MismatchError("column-of-other-type", what, "fetch the release again, unconverted")
     if table.rows is not None and sidecar.records is not None and table.rows != sidecar.records:
         raise MismatchError(
             "records-differ",
@@ -367,11 +343,8 @@ def open_releases(
             "releases-not-files", "several releases are named by their files", "use a list of paths"
         )
     if sidecar is not None:
-        raise UsageError(
-            "one-sidecar-for-several",
-            "one sidecar is named for several releases",
-            "put each sidecar beside its release",
-        )
+        what = "one sidecar is named for several releases"
+        raise UsageError("one-sidecar-for-several", what, "put each sidecar beside its release")
     places = [s if is_stream(s) else path_of(s).resolve() for s in sources]
     twice = [s for i, s in enumerate(sources) if places[i] in places[:i]]
     if twice:
@@ -446,11 +419,8 @@ def _check_once(sources: Sequence[Any], releases: Sequence[tuple[Table, Sidecar]
         other = known.setdefault(sidecar.release, source)
         seeded = sidecar.privacy is not UNSET and sidecar.privacy.coins == "seeded"
         if other is not source and not seeded:  # one seed gives releases of other records the same identifier
-            raise UsageError(
-                "same-release",
-                f"{quoted(other)} and {quoted(source)} are the same release",
-                "name each release once",
-            )
+            what = f"{quoted(other)} and {quoted(source)} are the same release"
+            raise UsageError("same-release", what, "name each release once")
 
 
 def _check_same(first: object, expected: Sidecar, other: object, found: Sidecar) -> None:
@@ -540,11 +510,8 @@ def are_copies(sidecars: Sequence[Sidecar]) -> bool:
     if len(set(groups)) == len(groups) or all(s.copy is UNSET for s in sidecars):
         return False
     if len(set(groups)) > 1:
-        raise MismatchError(
-            "copies-and-others",
-            "copies of one release can't be combined with other releases",
-            "use the copies alone",
-        )
+        what = "copies of one release can't be combined with other releases"
+        raise MismatchError("copies-and-others", what, "use the copies alone")
     if len({s.copy for s in sidecars}) < len(sidecars):
         raise MismatchError("copy-named-twice", "a copy is named twice", "name each copy once")
     return True

@@ -241,8 +241,8 @@ class WithheldCells:
         codes = np.full((1 + len(channels), column.size), wrong, code_type(wrong + 1))
         codes[0, column.null_code] = exposures.withheld
         for number, (first, channel) in enumerate(zip(exposures.first, channels, strict=False), 1):
-            possible = wide.codes_of(channel)
-            codes[number, possible] = first + wide.own_codes(channel)[possible]
+            possible, own = wide.maps(channel)
+            codes[number, possible] = first + own[possible]
         return cls(column, codes)
 
     def read(self, batch: BatchRows, name: str, numbers: np.ndarray) -> Codes:

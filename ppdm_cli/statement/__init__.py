@@ -66,11 +66,8 @@ def state(
     """
     path = path_of(output)
     if path.suffix != ".html":
-        raise UsageError(
-            "unknown-statement-format",
-            f"the statement {quoted(path.name)} does not end in .html",
-            f"use {argument('report', 'statement.html')}",
-        )
+        what = f"the statement {quoted(path.name)} does not end in .html"
+        raise UsageError("unknown-statement-format", what, f"use {argument('report', 'statement.html')}")
     account = open_account(ledger, people)
     found, hashed = _read_release(path_of(release), None if sidecar is None else path_of(sidecar))
     answers = {} if about is None else _read_about(path_of(about))
@@ -92,11 +89,8 @@ def _read_release(file: Path, sidecar: Path | None) -> tuple[Sidecar, dict[str, 
         beside = sidecar or sidecar_path(file)
         parts = [*table.files, *[beside] * beside.exists()]
     if found.stage != "perturbed":
-        raise UsageError(
-            "statement-needs-release",
-            f"{quoted(file)} isn't a release: its stage is {found.stage!r}",
-            "name the release",
-        )
+        what = f"{quoted(file)} isn't a release: its stage is {found.stage!r}"
+        raise UsageError("statement-needs-release", what, "name the release")
     return found, {p.name: _hashed(p) for p in parts}
 
 
@@ -113,11 +107,8 @@ def _read_about(path: Path) -> dict[str, str]:
             raise unknown("setting", name, QUESTIONS, f" in {quoted(path)}")
         several = value if isinstance(value, list) else [value]
         if not all(isinstance(v, (str, dt.date)) for v in several):
-            raise UsageError(
-                "about-invalid",
-                f"the setting {quoted(name)} in {quoted(path)} isn't text",
-                f'write it in quotes: {name} = "..."',
-            )
+            what = f"the setting {quoted(name)} in {quoted(path)} isn't text"
+            raise UsageError("about-invalid", what, f'write it in quotes: {name} = "..."')
         found[name] = "; ".join(str(v).strip() for v in several)
     return found
 
@@ -128,11 +119,8 @@ def _read_report(path: Path, sidecar: Sidecar) -> AttackReport:
     try:
         report = msgspec.json.decode(data, type=AttackReport)
     except (msgspec.MsgspecError, ValueError, RecursionError):
-        raise UsageError(
-            "attack-report-invalid",
-            f"{quoted(path)} is not a JSON report of ppdm attack",
-            "make it again, as JSON",
-        ) from None
+        what = f"{quoted(path)} is not a JSON report of ppdm attack"
+        raise UsageError("attack-report-invalid", what, "make it again, as JSON") from None
     if report.release != sidecar.release:
         raise MismatchError(
             "attack-report-of-another-release",
@@ -140,9 +128,6 @@ def _read_report(path: Path, sidecar: Sidecar) -> AttackReport:
             "run ppdm attack on this release, or name its report",
         )
     if report.measured:
-        raise RefusedError(
-            "measured-figures-published",
-            f"the figures in {quoted(path)} were measured against the original, so they reveal private data",
-            f"run attack without {argument('truth')}",
-        )
+        what = f"the figures in {quoted(path)} were measured against the original, so they reveal private data"
+        raise RefusedError("measured-figures-published", what, f"run attack without {argument('truth')}")
     return report
