@@ -73,17 +73,12 @@ def key_from_file(path: Path) -> tuple[Key, str]:
     except ValueError:
         secret = digest = b""
     if len(secret) != 32 or len(digest) not in (0, 32):
-        raise UsageError(
-            "not-a-key-file",
-            f"{quoted(path)} is not a key file: it does not hold 64 hex digits",
-            f"use {argument('key_file', 'release.key')}, or another file: one that does not exist is created",
-        )
+        what = f"{quoted(path)} is not a key file: it does not hold 64 hex digits"
+        step = f"use {argument('key_file', 'release.key')}, or another file: one that does not exist is created"
+        raise UsageError("not-a-key-file", what, step)
     if shared:
-        raise RefusedError(
-            "key-file-readable",
-            f"the key file {quoted(path)} can be read by others",
-            "run chmod 600 on it, and consider who may have read it",
-        )
+        what = f"the key file {quoted(path)} can be read by others"
+        raise RefusedError("key-file-readable", what, "run chmod 600 on it, and consider who may have read it")
     return Key(secret, "key-file"), digest.hex()
 
 

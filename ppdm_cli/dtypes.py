@@ -77,11 +77,9 @@ def normal(kind: pa.DataType, name: str) -> pa.DataType:
     if pa.types.is_float16(kind):
         return pa.float32()
     if pa.types.is_nested(kind):
-        raise RefusedError(
-            "nested-column",
-            f"the column {quoted(name)} is nested ({kind.num_fields} fields inside)",
-            f"flatten it into columns of its own, or add {argument('drop', name)}",
-        )
+        what = f"the column {quoted(name)} is nested ({kind.num_fields} fields inside)"
+        step = f"flatten it into columns of its own, or add {argument('drop', name)}"
+        raise RefusedError("nested-column", what, step)
     if (
         pa.types.is_decimal(kind)
         and kind.precision <= 18
@@ -92,11 +90,9 @@ def normal(kind: pa.DataType, name: str) -> pa.DataType:
     try:
         return parse(str(kind))
     except UsageError:
-        raise RefusedError(
-            "type-without-domain",
-            f"the column {quoted(name)} has the type {kind}, which has no domain here",
-            f"cast it to a number, a string, a date or a time, or add {argument('drop', name)}",
-        ) from None
+        what = f"the column {quoted(name)} has the type {kind}, which has no domain here"
+        step = f"cast it to a number, a string, a date or a time, or add {argument('drop', name)}"
+        raise RefusedError("type-without-domain", what, step) from None
 
 
 def is_discrete(kind: pa.DataType) -> bool:
@@ -322,8 +318,6 @@ def normal_column(array: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
     try:
         return pc.cast(array, kind)
     except pa.ArrowException:
-        raise DataError(
-            "values-beyond-type",
-            f"the column {quoted(name)} has values that do not fit the type {kind}",
-            f"add {argument('type', 'string', name)}, or cast the column",
-        ) from None
+        what = f"the column {quoted(name)} has values that do not fit the type {kind}"
+        step = f"add {argument('type', 'string', name)}, or cast the column"
+        raise DataError("values-beyond-type", what, step) from None

@@ -187,11 +187,8 @@ def claim(file: Path | int, name: str = "") -> None:
         if identity in run.writes:
             other = run.writes[identity]
             names = quoted(name) if other == name else f"{quoted(other)} and {quoted(name)}"
-            raise UsageError(
-                "outputs-are-one-file",
-                f"two outputs are the same file: {names}",
-                "use a different file for each",
-            )
+            what = f"two outputs are the same file: {names}"
+            raise UsageError("outputs-are-one-file", what, "use a different file for each")
     run.writes |= dict.fromkeys(identities, name)
 
 

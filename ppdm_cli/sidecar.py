@@ -114,11 +114,8 @@ class Attribute(
             return Bins(kind, edges, nulls, representative)
         if self.categories is not UNSET:
             return Categories(kind, [dtypes.from_json(c, kind) for c in self.categories], nulls)
-        raise MismatchError(
-            "no-domain",
-            f"the sidecar gives no domain for {quoted(self.name)}",
-            "ask the owner for a release that declares it",
-        )
+        what = f"the sidecar gives no domain for {quoted(self.name)}"
+        raise MismatchError("no-domain", what, "ask the owner for a release that declares it")
 
 
 class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, dict=True):

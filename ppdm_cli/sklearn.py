@@ -83,11 +83,8 @@ class PpdmTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if not _is_array(X) and (y is None or isinstance(y, str)):
             return self._taught(_unindexed(X), y, sample_weight, sidecar)
         if sidecar is not None or _is_path(X):
-            raise UsageError(
-                "class-in-the-table",
-                "y can't be given for a file or a table with a sidecar, which holds its class",
-                "leave out y, or name the class's column",
-            )
+            what = "y can't be given for a file or a table with a sidecar, which holds its class"
+            raise UsageError("class-in-the-table", what, "leave out y, or name the class's column")
         name = getattr(y, "name", None)
         if _is_array(X):
             X, y = validate_data(self, X, y, **_NUMBERS)
@@ -178,11 +175,9 @@ def _original(X: object) -> pa.Table:
     """Return a frame in memory, of an original or a reconstruction."""
     table = from_arrow(_unindexed(X))
     if table.sidecar is not None and decode(table.sidecar, "in X").is_substituted:
-        raise RefusedError(
-            "release-as-features",
-            "X is a release: its single values are not the original ones",
-            "learn from all of it, fit(release) without y, or reconstruct first",
-        )
+        what = "X is a release: its single values are not the original ones"
+        step = "learn from all of it, fit(release) without y, or reconstruct first"
+        raise RefusedError("release-as-features", what, step)
     batches = [batch for _, _, batch in loaded(table)]
     return pa.Table.from_batches(batches) if batches else table.schema.empty_table()
 

@@ -63,11 +63,9 @@ class Additive(Explicit, Noisy):
             what = "the standard deviation is below a millionth or above a million times the domain's width"
             raise UsageError("wrong-sd", what, f"use another one, such as {argument('sd', '25%')}")
         if not (np.diff(self.edges) > 0).all():
-            raise RefusedError(
-                "domain-too-far-from-zero",
-                "the domain is too far from zero for its width: numbers of its size cannot show the noise",
-                f"subtract a constant from the column, or use a larger {argument('sd')}",
-            )
+            what = "the domain is too far from zero for its width: numbers of its size cannot show the noise"
+            step = f"subtract a constant from the column, or use a larger {argument('sd')}"
+            raise RefusedError("domain-too-far-from-zero", what, step)
 
     @property
     def reach(self) -> float:
@@ -194,11 +192,9 @@ class Sd:
 
 def read_law(value: Any) -> Noise:
     if value not in get_args(Noise):
-        raise UsageError(
-            "no-noise-law",
-            "the law of the noise is missing or unknown",
-            f"add {' or '.join(argument('noise', n) for n in get_args(Noise))}",
-        )
+        what = "the law of the noise is missing or unknown"
+        step = f"add {' or '.join(argument('noise', n) for n in get_args(Noise))}"
+        raise UsageError("no-noise-law", what, step)
     law: Noise = value
     return law
 

@@ -55,11 +55,9 @@ class Band(Mixture, ExactDraw):
     def of(cls, gamma: Decimal, ordered: int, half_width: int, nulls: bool = False) -> Band:
         """Return the band of amplification gamma; refuse one that cannot be drawn exactly."""
         if not 2 <= ordered <= MOST_ORDERED:
-            raise RefusedError(
-                "band-of-unordered",
-                f"a band needs 2 to {MOST_ORDERED} values or bins in order, this domain has {ordered}",
-                f"use another number of {argument('bins')}, or matrix=gamma-diagonal",
-            )
+            what = f"a band needs 2 to {MOST_ORDERED} values or bins in order, this domain has {ordered}"
+            step = f"use another number of {argument('bins')}, or matrix=gamma-diagonal"
+            raise RefusedError("band-of-unordered", what, step)
         if not 1 <= half_width <= ordered // 2:
             what = f"the half-width of a band must be from 1 to half its values, here {ordered // 2}"
             raise UsageError("wrong-half-width", what, "leave it out to get the most informative one")
@@ -115,10 +113,7 @@ class Band(Mixture, ExactDraw):
 
 @lru_cache(maxsize=1 << 12)
 def best_half_width(gamma: Decimal | float, ordered: int) -> int:
-    """Return the most informative half-width under a uniform prior; 0 is gamma-diagonal.
-
-    Null does not count. The information has one peak, below half the codes, which is searched by halves.
-    """
+    """Return the most informative half-width for equal shares, 0 for gamma-diagonal: the only peak."""
     g, low, high = float(gamma), 0, ordered // 2
     while low < high:
         middle = (low + high) // 2

@@ -195,10 +195,7 @@ def json_gamma(gamma: Decimal) -> int | float:
 
 @dataclass(frozen=True, eq=False)
 class Channel:
-    """One axis: its original and published codes, and the law between them.
-
-    The codes of several attributes that are perturbed together are those of the product of their domains.
-    """
+    """One axis: its original and published codes, of several attributes those of their product."""
 
     name: str
     domain: Domain

@@ -153,11 +153,9 @@ class BlockSpec(GammaSpec, frozen=True, tag="block", tag_field="kind", kw_only=T
         assert gamma is not None
         labels = codes_of(domain.labels())
         if sorted(v for block in named for v in block) != sorted(labels):
-            raise UsageError(
-                "blocks-miss-values",
-                "the blocks do not hold every value of the domain once",
-                "list each value in one block, with bins as `ppdm estimate` shows them and null as null",
-            )
+            what = "the blocks do not hold every value of the domain once"
+            step = "list each value in one block, with bins as `ppdm estimate` shows them and null as null"
+            raise UsageError("blocks-miss-values", what, step)
         if len(labels) > MOST_DENSE_CODES:
             what = f"blocks are for at most {MOST_DENSE_CODES} values"
             raise RefusedError("too-many-values-for-blocks", what, "use matrix=gamma-diagonal")

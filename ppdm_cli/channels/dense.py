@@ -157,11 +157,9 @@ def read_table(value: object) -> Mapping[tuple[str, str], Decimal]:
             "matrix-not-csv", f"{where} is not a CSV file in UTF-8", "write one with labelled rows and columns"
         ) from None
     if not rows or any(len(r) != len(rows[0]) for r in rows) or len(rows) != len(rows[0]):
-        raise UsageError(
-            "matrix-file-not-square",
-            f"{where} has more rows than columns, or fewer",
-            "write a header of original values, and a row of probabilities for each published value",
-        )
+        what = f"{where} has more rows than columns, or fewer"
+        step = "write a header of original values, and a row of probabilities for each published value"
+        raise UsageError("matrix-file-not-square", what, step)
     found: dict[tuple[str, str], Decimal] = {}
     for row, (published, *entries) in enumerate(rows[1:], 2):
         for original, entry in zip(rows[0][1:], entries, strict=True):

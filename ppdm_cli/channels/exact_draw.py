@@ -31,11 +31,9 @@ def checked_gamma(gamma: Decimal) -> Decimal:
         what = "gamma is not a number"
         raise UsageError("gamma-not-a-number", what, f"use a number above 1, such as {argument('gamma', 3)}")
     if gamma.is_infinite():
-        raise RefusedError(
-            "infinite-gamma",
-            "gamma is infinite: every value would be published unchanged",
-            f"use a finite gamma above 1, or name public columns with {argument('keep')}",
-        )
+        what = "gamma is infinite: every value would be published unchanged"
+        step = f"use a finite gamma above 1, or name public columns with {argument('keep')}"
+        raise RefusedError("infinite-gamma", what, step)
     if gamma <= 1:
         what = "gamma must be above 1: a release at 1 carries no information"
         raise RefusedError("gamma-of-one", what, f"use a larger one, such as {argument('gamma', 3)}")

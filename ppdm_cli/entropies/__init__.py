@@ -195,11 +195,9 @@ def record_designs(
         True to perturb a class of two labels too, if attributes are given by their sizes.
     """
     if attributes is None and plan is None:
-        raise UsageError(
-            "no-attributes",
-            "no attributes are given",
-            f"add {argument('attributes', '9x16')}, or {argument('plan', 'plan.toml')}",
-        )
+        what = "no attributes are given"
+        step = f"add {argument('attributes', '9x16')}, or {argument('plan', 'plan.toml')}"
+        raise UsageError("no-attributes", what, step)
     source = path_of(plan) if isinstance(plan, (str, Path)) else None
     asked = None if plan is None else Plan.known(plan)
     setting = setting_of(record_epsilon, records, attributes, asked, class_in_budget)
@@ -267,11 +265,9 @@ def setting_of(
         what = f"the plan has {counted(len(own), 'attribute')}, and {argument('attributes')} {len(sizes)}"
         raise UsageError("sizes-of-another-plan", what, f"leave out {argument('attributes')}")
     if not sizes and (open_ones or not own):
-        raise UsageError(
-            "sizes-not-declared",
-            f"the plan does not declare the domain of {listed(open_ones) or 'any attribute'}",
-            f"write a plan with `ppdm plan`, which has N, or add {argument('attributes', '7x10,5n')}",
-        )
+        what = f"the plan does not declare the domain of {listed(open_ones) or 'any attribute'}"
+        step = f"write a plan with `ppdm plan`, which has N, or add {argument('attributes', '7x10,5n')}"
+        raise UsageError("sizes-not-declared", what, step)
     sizes = sizes or tuple(_size(w, plan) for w in own.values())
     inside = plan.class_ is not None and plan.class_ not in aside
     labels = (_size(label, plan)[0] if label is not None and label.declares_domain else 2) if inside else 0
@@ -283,11 +279,9 @@ def _sizes(text: str) -> tuple[tuple[int, bool], ...]:
     for part in text.split(","):
         match = _SIZES.fullmatch(part.strip())
         if match is None or not whole(match[2]) >= 2 or len(found) + whole(match[1] or 1) > 1000:
-            raise UsageError(
-                "bad-sizes",
-                f"can't read {argument('attributes')} {quoted(text)}",
-                f"try {argument('attributes', '9x16')}, or 6x16,2x9n: n has no order",
-            )
+            what = f"can't read {argument('attributes')} {quoted(text)}"
+            step = f"try {argument('attributes', '9x16')}, or 6x16,2x9n: n has no order"
+            raise UsageError("bad-sizes", what, step)
         found += [(whole(match[2]), not match[3])] * whole(match[1] or 1)
     return tuple(found)
 

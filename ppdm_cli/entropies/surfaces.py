@@ -73,11 +73,9 @@ def of_grid(
     shares = None if prior is None else checked_prior(prior)
     if shares is not None:
         if list(sizes) not in ([], [len(shares)]):
-            raise UsageError(
-                "prior-of-another-size",
-                f"the prior has {len(shares)} shares, which don't fit the bins",
-                f"leave out {argument('bins')}: the prior sets how many there are",
-            )
+            what = f"the prior has {len(shares)} shares, which don't fit the bins"
+            step = f"leave out {argument('bins')}: the prior sets how many there are"
+            raise UsageError("prior-of-another-size", what, step)
         sizes = [len(shares)]
     if len(gammas) > MOST_GAMMAS or any(n > MOST_VALUES + 1 for n in sizes):
         what = f"a grid has at most {MOST_GAMMAS} gammas, and matrices at most {MOST_VALUES} values"
@@ -93,10 +91,7 @@ def of_grid(
 
 
 def of_release(table: Table, sidecar: Sidecar, *, rho1: float = 0.05) -> list[dict[str, Any]]:
-    """Return a row for every perturbed attribute, under the prior estimated from the release itself.
-
-    An attribute that records publish by different channels, or withhold, has a row for each of its exposures.
-    """
+    """Return a row for every exposure of a perturbed attribute, under the prior that the release shows."""
     release = opened(sidecar)
     if any(c.noise is not None for c in release.channels):
         what = "additive noise publishes numbers, not values of a domain, so it has no H(M)"
@@ -155,9 +150,6 @@ def checked_prior(prior: Sequence[float]) -> Floats:
         what = "the shares of the prior do not sum to 1"
         raise UsageError("prior-sums-to-another", what, f"try {argument('prior', '0.7,0.2,0.1')}")
     return shares / shares.sum()
-
-
-# -- designs
 
 
 def reaching(

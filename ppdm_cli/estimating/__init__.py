@@ -207,11 +207,7 @@ def _groups_of(
 def with_kept(
     table: Table, sidecar: Sidecar, crossed: Iterable[str], bins: int | None, stack: ExitStack
 ) -> tuple[Table, Sidecar]:
-    """Return the release and its sidecar with a domain for each of these columns.
-
-    A kept column whose values the sidecar doesn't list is public: its domain is read from it, numbers in at
-    most `bins` bins of a round width.
-    """
+    """Return the release with a domain for each of these columns; a kept one's is read from it."""
     unlisted = [a for n in dict.fromkeys(crossed) if not (a := sidecar.by_name[n]).has_domain]
     if bins is not None and (bins < 2 or all(dtypes.is_discrete(a.kind) for a in unlisted)):
         what = f"{argument('bins')} takes 2 or more, for kept columns of numbers that others are crossed with"

@@ -77,9 +77,6 @@ def fill_estimated(table: pa.Table | pl.DataFrame, sidecar: Sidecar, output: Out
     output.fill_frame(table, sidecar)
 
 
-# -- remarks
-
-
 def table_remarks(tables: Sequence[EstimatedTable], estimator: str) -> list[str]:
     """Return the remarks on the tables: about missing intervals, and those that may mislead."""
     remarks = sampled(tables)

@@ -313,9 +313,6 @@ def _identifiers(names: list[str]) -> dict[str, str]:
     return {n: n if _PLAIN.fullmatch(n) and low[n.lower()] == 1 else next(free) for n in names}
 
 
-# -- writing
-
-
 _WRITERS = {".bif": as_bif, ".json": as_json}
 OUTPUTS = (*_WRITERS, *suffixes())
 

@@ -222,11 +222,9 @@ def _check(name: str, family: Sequence[Channel], asked: Estimation) -> None:
         raise UsageError("family-too-large", what, "use fewer parents, or parents with fewer states")
     blind = [a.name for a in family if a.law is not None and not a.law.invertible]
     if blind and asked.estimator == "inverse":
-        raise RefusedError(
-            "singular-matrix",
-            f"the matrix of {quoted(blind[0])} is nearly singular, so its inverse is useless",
-            f"use {argument('estimator', 'em')}, which gives no standard errors there",
-        )
+        what = f"the matrix of {quoted(blind[0])} is nearly singular, so its inverse is useless"
+        step = f"use {argument('estimator', 'em')}, which gives no standard errors there"
+        raise RefusedError("singular-matrix", what, step)
 
 
 def _counted(families: Mapping[str, Group], joined: Joined) -> Iterator[tuple[str, Floats]]:

@@ -247,11 +247,9 @@ def marginal(network: Network, names: Sequence[str]) -> Floats:
         costs = {n: prod(len(network[m].states) for m in joint[n]) for n in left}
         name = min(costs, key=costs.__getitem__)
         if costs[name] > MOST_CELLS:
-            raise UsageError(
-                "reference-too-wide",
-                f"the probabilities of the parents' states would take {costs[name]} cells at {quoted(name)}",
-                "compare with records that `ppdm generate` draws from the reference",
-            )
+            what = f"the probabilities of the parents' states would take {costs[name]} cells at {quoted(name)}"
+            step = "compare with records that `ppdm generate` draws from the reference"
+            raise UsageError("reference-too-wide", what, step)
         axes, own = tuple(sorted(joint[name] - {name})), [f for f in factors if name in f[0]]
         factors = [f for f in factors if name not in f[0]] + [(axes, _product(own, axes))]
         left.remove(name)

@@ -119,7 +119,13 @@ def join(
         history=past or UNSET,
     )
     tables = [p.table for p in used]
-    table = tables[0] if len(tables) == 1 else _by_order(tables, columns)
+    table = tables[0]
+    if len(tables) > 1:
+        if len({t.rows for t in tables} - {None}) > 1:
+            raise _uneven(tables)
+        fields = [t.schema.field(n) for t, own in zip(tables, columns, strict=True) for n in own]
+        rows = partial(_side_by_side, tables, columns)
+        table = ArrowTable(", ".join(t.name for t in tables), pa.schema(fields), rows, None, True)
     table, sidecar = with_kept(table, sidecar, names, None, stack)
     return Joined(table, sidecar, [BY_ORDER] * (len(tables) > 1))
 
@@ -160,11 +166,9 @@ def _attribute(party: Party, name: str, states: Sequence[str]) -> Attribute:
             size |= {"type": "discrete", "categories": [dtypes.to_json(v, kind) for v in values]}
         return msgspec.structs.replace(attribute, **size)
     except ValueError:
-        raise MismatchError(
-            "states-of-another-type",
-            f"the states of {quoted(name)} in the network aren't values of its column's type, {kind}",
-            f"add {argument('type', 'string', name)}, or use a network with the column's values as states",
-        ) from None
+        what = f"the states of {quoted(name)} in the network aren't values of its column's type, {kind}"
+        step = f"add {argument('type', 'string', name)}, or use a network with the column's values as states"
+        raise MismatchError("states-of-another-type", what, step) from None
 
 
 def state_numbers(name: str, domain: Domain, states: Sequence[str]) -> list[int]:
@@ -188,14 +192,6 @@ def state_numbers(name: str, domain: Domain, states: Sequence[str]) -> list[int]
             f"rename values or states; the network's states are {listed(states)}",
         )
     return [known[label] for label in labels]
-
-
-def _by_order(tables: Sequence[Table], columns: Sequence[Sequence[str]]) -> Table:
-    if len({t.rows for t in tables} - {None}) > 1:
-        raise _uneven(tables)
-    schema = pa.schema([t.schema.field(n) for t, own in zip(tables, columns, strict=True) for n in own])
-    rows = partial(_side_by_side, tables, columns)
-    return ArrowTable(", ".join(t.name for t in tables), schema, rows, None, True)
 
 
 def _side_by_side(tables: Sequence[Table], columns: Sequence[Sequence[str]]) -> Iterator[pa.RecordBatch]:

@@ -19,7 +19,7 @@ from ppdm_cli import files
 from ppdm_cli.display import Displayed
 from ppdm_cli.domain import Representative
 from ppdm_cli.engine import Writing, destination, write
-from ppdm_cli.errors import UsageError, argument
+from ppdm_cli.errors import RefusedError, UsageError, argument, quoted
 from ppdm_cli.perturbing.count_errors import expected_errors, relative_error, release_remarks
 from ppdm_cli.perturbing.input_checks import InputChecks, MovedValues
 from ppdm_cli.perturbing.plan import AttributePlan, Plan, Rare
@@ -42,18 +42,21 @@ from ppdm_cli.perturbing.recipe_choice import (
     recommended,
 )
 from ppdm_cli.perturbing.record_keys import KeyFile
-from ppdm_cli.perturbing.resolve_run import (
-    asked_of,
-    describe,
-    earlier_sidecar,
-    opened_original,
-    sidecars_of,
-    task_of,
-)
+from ppdm_cli.perturbing.resolve_run import asked_of, describe, earlier_sidecar, grouped, sidecars_of, task_of
 from ppdm_cli.perturbing.row_order import RowBlocks, in_order, telling
-from ppdm_cli.releases import Account, Entering, opened, rows_taken_text, sentences
+from ppdm_cli.releases import Account, Entering, is_promised, opened, rows_taken_text, sentences
 from ppdm_cli.sidecar import MOST_COPIES, Sidecar
-from ppdm_cli.tables import OPENING, CsvOptions, PendingFile, Table, TableLike, commit, path_of, suffixes
+from ppdm_cli.tables import (
+    OPENING,
+    CsvOptions,
+    PendingFile,
+    Table,
+    TableLike,
+    commit,
+    open_table,
+    path_of,
+    suffixes,
+)
 
 if TYPE_CHECKING:
     import polars as pl
@@ -296,7 +299,12 @@ def perturb(
         key = (keys := KeyFile.of(stack, seed, key_file, id)).key
         earlier = earlier_sidecar(like)
         asked, reading = asked_of(plan, earlier, given, key, copies, id)
-        table = opened_original(data, reading, from_, asked, earlier)
+        table = open_table(data, csv=reading, standard_format=from_)
+        if is_promised(table):
+            again = "a second perturbation would not be in its sidecar"
+            what = f"{quoted(table.name)} is already a release, and {again}"
+            raise RefusedError("already-a-release", what, "perturb the original")
+        table = grouped(table, asked, earlier)
         targets = [destination(stack, n, sidecar, force, to) for n in _names(output, copies, sidecar, table)]
         if rows_taken is not None and (not (asked.person or asked.shuffle) or OPENING.get() is not None):
             those = f"{argument('person')} or {argument('shuffle', True)}"

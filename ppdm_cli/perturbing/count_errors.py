@@ -143,11 +143,6 @@ def unlearnable(errors: Mapping[str, Expected | None]) -> list[str]:
     return [n for n, e in errors.items() if e is not None and e.range > 1]
 
 
-def in_ranges(errors: Mapping[str, Expected | None]) -> list[str]:
-    """Return the attributes of which ranges can be estimated, but not single values."""
-    return [n for n, e in errors.items() if e is not None and e.range <= 1 < e.value]
-
-
 def refuse_useless(errors: Mapping[str, Expected | None], unchanged: Sequence[str]) -> None:
     """Refuse attributes that are too noisy to use, or hardly perturbed (--strict)."""
     if useless := unlearnable(errors):

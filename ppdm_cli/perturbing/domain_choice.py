@@ -57,29 +57,23 @@ def declared(
             other = {OTHER} if own.other and pa.types.is_string(kind) else set()
             values = sorted({_value(v, kind) for v in listed} | other)
             if len(values) > MOST_VALUES:
-                raise RefusedError(
-                    "domain-too-large",
-                    f"the domain of {quoted(name)} has more than {MOST_VALUES} values",
-                    f"add {argument('drop', name)}, or group its values first",
-                )
+                what = f"the domain of {quoted(name)} has more than {MOST_VALUES} values"
+                step = f"add {argument('drop', name)}, or group its values first"
+                raise RefusedError("domain-too-large", what, step)
             return Categories(kind, values, own.nulls)
         if dtypes.is_discrete(kind):
-            raise UsageError(
-                "no-interval",
-                f"the column {quoted(name)} is of type {kind}, which has no interval",
-                f"use a list of its values, such as {argument('domain', '@file', name)}",
-            )
+            what = f"the column {quoted(name)} is of type {kind}, which has no interval"
+            step = f"use a list of its values, such as {argument('domain', '@file', name)}"
+            raise UsageError("no-interval", what, step)
         if own.edges is not None:
             return Bins(kind, [_value(e, kind) for e in own.edges], own.nulls, representative)
         assert own.interval is not None
         ends = _ends(own.interval, kind)
         core = None if own.core is None else _ends(own.core, kind)
     except (ValueError, OverflowError):
-        raise UsageError(
-            "domain-type",
-            f"the domain declared for {quoted(name)} does not fit its type {kind}",
-            "use values of that type: low below high, edges ascending",
-        ) from None
+        what = f"the domain declared for {quoted(name)} does not fit its type {kind}"
+        step = "use values of that type: low below high, edges ascending"
+        raise UsageError("domain-type", what, step) from None
     return cut(name, kind, own, ends, core, bins, representative)
 
 
@@ -111,11 +105,9 @@ def from_data(
             raise no_calendar(name, kind, own.scale)
         return ResolvedDomain(Bins(kind, make(facts.low, facts.high, bins, kind), nulls, representative))
     if len(facts.values) + nulls < 2:
-        raise RefusedError(
-            "one-value",
-            f"the column {quoted(name)} has one value only: a domain of one value has nothing to perturb",
-            f"add {argument('drop', name)}, or {argument('keep', name)} if it is public",
-        )
+        what = f"the column {quoted(name)} has one value only: a domain of one value has nothing to perturb"
+        step = f"add {argument('drop', name)}, or {argument('keep', name)} if it is public"
+        raise RefusedError("one-value", what, step)
     pools = own.other and pa.types.is_string(kind)
     if not pools and (rare == "publish" or not number_of_rare(facts)):
         return ResolvedDomain(Categories(kind, sorted(facts.values), nulls))
@@ -239,11 +231,9 @@ def _check_scale(name: str, kind: pa.DataType, scale: str, first: Any) -> None:
         raise UsageError("no-such-scale", what, "leave the scale out, or add a core or edges")
     if first < 0 or (scale == "log" and first == 0):
         least = "above 0" if scale == "log" else "at 0"
-        raise UsageError(
-            "scale-begins",
-            f"the {scale} scale of {quoted(name)} must begin {least}, but its domain begins lower",
-            f"declare a core that begins {least}: lower values get a bin of their own",
-        )
+        what = f"the {scale} scale of {quoted(name)} must begin {least}, but its domain begins lower"
+        step = f"declare a core that begins {least}: lower values get a bin of their own"
+        raise UsageError("scale-begins", what, step)
 
 
 def _edges(low: Any, high: Any, bins: int, scale: str | None, whole: bool) -> list[Any]:
@@ -320,11 +310,7 @@ def refuse_rare(
     rare: Rare = "refuse",
     whom: str = "records",
 ) -> None:
-    """Refuse all columns with rare categories at once, by names and numbers, without labels.
-
-    The plan may have a place for them (`asked`). Identifiers are refused however `rare` values are treated,
-    unless more than one value is left after merging.
-    """
+    """Refuse all columns with rare categories at once, by names and numbers; identifiers under any `rare`."""
     others = {n for n, w in (asked or {}).items() if w.other}
     nulls = {n for n, w in (asked or {}).items() if w.nulls}
     merged = {*facts} if rare == "merge" else others

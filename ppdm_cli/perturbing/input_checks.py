@@ -17,14 +17,7 @@ from ppdm_cli.domain import Domain
 from ppdm_cli.engine import ENGINE
 from ppdm_cli.errors import DataError, RefusedError, argument, counted, listed, quoted
 from ppdm_cli.files import changed
-from ppdm_cli.perturbing.count_errors import (
-    Expected,
-    expected_errors,
-    in_ranges,
-    refuse_useless,
-    unchanged,
-    unlearnable,
-)
+from ppdm_cli.perturbing.count_errors import Expected, expected_errors, refuse_useless, unchanged, unlearnable
 from ppdm_cli.perturbing.plan import Plan
 from ppdm_cli.perturbing.resolving import ResolvedPlan, clipped
 from ppdm_cli.perturbing.row_order import in_order, telling
@@ -109,7 +102,7 @@ class InputChecks:
             "clipped": self._moved(self.checks.moved),
             "errors": {n: None if e is None else e.value for n, e in self.expected.items()},
             "unlearnable": unlearnable(self.expected),
-            "in_ranges": in_ranges(self.expected),
+            "in_ranges": [n for n, e in self.expected.items() if e is not None and e.range <= 1 < e.value],
             "unchanged": unchanged(self.plan.in_use),
             "crowded": [n for n, c in self.checks.bins.items() if c.max() > CROWDED * c.sum()],
             "identifying": [n for n, (rows, values) in looked_at if rows > FEW and ALONE * values > rows],

@@ -110,11 +110,9 @@ class AttributePlan(SharedSettings, frozen=True, kw_only=True):
         SharedSettings.__post_init__(self)
         _check_bins(self.bins)
         if (self.interval, self.categories, self.edges, self.mapping).count(None) < 3:
-            raise UsageError(
-                "domain-declared-twice",
-                "a domain is declared in two ways",
-                "use an interval, categories, edges or a mapping to groups",
-            )
+            what = "a domain is declared in two ways"
+            step = "use an interval, categories, edges or a mapping to groups"
+            raise UsageError("domain-declared-twice", what, step)
         if self.prefix is not None and not (1 <= self.prefix <= LONGEST_PREFIX and self.mapping is None):
             what = f"a prefix has 1 to {LONGEST_PREFIX} characters, and can't be combined with a mapping"
             raise UsageError("bad-prefix", what, "try prefix=1")
@@ -296,11 +294,9 @@ class Plan(SharedSettings, frozen=True, kw_only=True):
     def _check_columns(self) -> None:
         """Check that no column is asked for in two ways."""
         if doubly := sorted({*self.keep, *self.drop} & {*self.attributes}):
-            raise UsageError(
-                "settings-of-column-aside",
-                f"settings are given for {listed(doubly)}, but kept or dropped columns aren't perturbed",
-                f"leave out {argument('keep')} or {argument('drop')}, or the settings",
-            )
+            what = f"settings are given for {listed(doubly)}, but kept or dropped columns aren't perturbed"
+            step = f"leave out {argument('keep')} or {argument('drop')}, or the settings"
+            raise UsageError("settings-of-column-aside", what, step)
         if self.class_ in self.drop:
             raise UsageError("class-dropped", "the class is dropped", f"use {argument('class_', 'COL')}")
         several = [n for names in self.together for n in names]
@@ -311,11 +307,9 @@ class Plan(SharedSettings, frozen=True, kw_only=True):
             what = f"{listed(aside)} can't be perturbed together with others, because it is kept or dropped"
             raise UsageError("together-and-aside", what, "keep only one of them")
         if self.together and self.scheme != SUBSTITUTION:
-            raise UsageError(
-                "together-with-noise",
-                "noise is added to each attribute separately",
-                f"leave out {argument('scheme')}, or {argument('together')}",
-            )
+            what = "noise is added to each attribute separately"
+            step = f"leave out {argument('scheme')}, or {argument('together')}"
+            raise UsageError("together-with-noise", what, step)
         own = [n for n in several if n in self.attributes and self.attributes[n].asks_for_channel]
         bare: dict[str, Any] = {"gamma": None, "rho1": None, "rho2": None, "matrix": None, "options": {}}
         if own or any(replace(w, **bare) != AttributePlan() for w in self.together.values()):
@@ -330,20 +324,16 @@ class Plan(SharedSettings, frozen=True, kw_only=True):
         if self.scheme not in schemes():
             raise unknown("scheme", self.scheme, schemes())
         if lost := [n for n in ("tree", "innocent", "leaves", "sd_percent", "percent_of") if getattr(self, n)]:
-            raise UsageError(
-                "tree-noise-setting-alone",
-                f"{listed(lost)} need noise that keeps a tree",
-                f"use {argument('scheme', 'class-random')}, or leave them out",
-            )
+            what = f"{listed(lost)} need noise that keeps a tree"
+            step = f"use {argument('scheme', 'class-random')}, or leave them out"
+            raise UsageError("tree-noise-setting-alone", what, step)
         if self.scheme == SUBSTITUTION:
             strange = [*self.kind_options, *(o for w in self.attributes.values() for o in w.options)]
             for kind in schemes()[1:]:
                 if any(o in KINDS[kind].shared_options for o in strange):
-                    raise UsageError(
-                        "noise-setting-alone",
-                        f"{' and '.join(KINDS[kind].shared_options)} need {kind} noise",
-                        f"add {argument('scheme', kind)}, or leave them out",
-                    )
+                    what = f"{' and '.join(KINDS[kind].shared_options)} need {kind} noise"
+                    step = f"add {argument('scheme', kind)}, or leave them out"
+                    raise UsageError("noise-setting-alone", what, step)
             return
         spec = KINDS[self.scheme]
         asked = [self.gamma, self.rho1, self.rho2, self.record_epsilon, self.matrix]
@@ -364,17 +354,13 @@ class Plan(SharedSettings, frozen=True, kw_only=True):
         """Check the settings that go with a budget for the record, and those of persons."""
         budget, publish = argument("record_epsilon", 2), argument("publish")
         if self.publish not in (None, "all") and not (self.record_epsilon is not None and self.is_plain):
-            raise UsageError(
-                "publish-without-budget",
-                "a record can publish a few attributes only under a budget for the whole record",
-                f"add {budget} to {publish}, and leave out gamma, matrix, scheme and together",
-            )
+            what = "a record can publish a few attributes only under a budget for the whole record"
+            step = f"add {budget} to {publish}, and leave out gamma, matrix, scheme and together"
+            raise UsageError("publish-without-budget", what, step)
         if self.class_in_budget and (self.class_ is None or self.class_ in self.keep):
-            raise UsageError(
-                "no-class-in-budget",
-                f"{argument('class_in_budget', True)} perturbs the class, but none is named or it is kept",
-                f"use {argument('class_')} COL, and leave out {argument('keep')} for it",
-            )
+            what = f"{argument('class_in_budget', True)} perturbs the class, but none is named or it is kept"
+            step = f"use {argument('class_')} COL, and leave out {argument('keep')} for it"
+            raise UsageError("no-class-in-budget", what, step)
         if self.rounds is not None and not 2 <= self.rounds <= MOST_ROUNDS:
             what = f"the number of rounds must be from 2 to {MOST_ROUNDS}"
             raise UsageError("bad-rounds", what, f"try {argument('rounds', 3)}")
@@ -388,11 +374,9 @@ class Plan(SharedSettings, frozen=True, kw_only=True):
             what = f"the rows of a person must be from 1 to {MOST_PERSON_ROWS:,}"
             raise UsageError("bad-rows-per-person", what, f"try {argument('rows_per_person', 1)}")
         if (self.person is None) != (self.rows_per_person is None):
-            raise UsageError(
-                "person-without-rows",
-                f"{argument('person')} and {argument('rows_per_person')} need each other",
-                f"try {argument('person', 'patient')} {argument('rows_per_person', 2)}",
-            )
+            what = f"{argument('person')} and {argument('rows_per_person')} need each other"
+            step = f"try {argument('person', 'patient')} {argument('rows_per_person', 2)}"
+            raise UsageError("person-without-rows", what, step)
 
     @property
     def few(self) -> int | Literal["auto"] | None:

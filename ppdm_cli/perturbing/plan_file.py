@@ -158,11 +158,9 @@ def answered(plan: object, over: Mapping[str, Any]) -> dict[str, Any]:
         )
     left = [q for q in questions(plan) if not _answers(q, over)]
     if left:
-        raise UsageError(
-            "open-questions",
-            f"the plan leaves open {listed(left)}",
-            f"answer its question marks from public knowledge{_example(left)}",
-        )
+        what = f"the plan leaves open {listed(left)}"
+        step = f"answer its question marks from public knowledge{_example(left)}"
+        raise UsageError("open-questions", what, step)
     found = without_questions(plan)
     found |= {k: over[k] for k in plan if k not in found and k in over and k not in PRIVACY}
     if found.get("person") == "":
@@ -185,10 +183,7 @@ def _closed(csv: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def settled_plan(earlier: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Lay settings over a plan as its file has it, without the questions that will be asked anew.
-
-    Questions about an attribute stay, and so do those without an answer.
-    """
+    """Lay settings over a plan as its file has it, without the questions that will be asked anew."""
     found = {k: v for k, v in earlier.items() if v != QUESTION}
     if PRIVACY & {*given}:
         found = {k: v for k, v in found.items() if k not in (*PRIVACY, "rho2")}

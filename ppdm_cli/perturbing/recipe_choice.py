@@ -320,14 +320,15 @@ class RecipeMaker:
 
     def number(self, k: int | str, records: int) -> int:
         """Return the number of attributes that a record publishes, if all sets are equally likely."""
-        names = self.names
-        number = k if isinstance(k, int) else self._best(records)
+        names, number = self.names, k
+        if not isinstance(number, int):
+            sizes = tuple((self.known[n][0].size, self.known[n][1]) for n in names)
+            labels = sum(self.known[n][0].size for n in self.always_published)
+            number = chosen_number(Setting(self.epsilon, records, sizes, labels))
         if not 1 <= number <= len(names):
-            raise UsageError(
-                "too-many-published",
-                f"a record cannot publish {number} of {len(names)} attributes",
-                f"use {argument('publish', 1)} to {len(names)}, or auto",
-            )
+            what = f"a record cannot publish {number} of {len(names)} attributes"
+            step = f"use {argument('publish', 1)} to {len(names)}, or auto"
+            raise UsageError("too-many-published", what, step)
         if comb(len(names), number) > MOST_RECIPES:
             raise RefusedError(
                 "too-many-recipes",
@@ -336,12 +337,6 @@ class RecipeMaker:
                 "publish fewer of them, or drop some attributes",
             )
         return number
-
-    def _best(self, records: int) -> int:
-        names, always_published = self.names, self.always_published
-        sizes = tuple((self.known[n][0].size, self.known[n][1]) for n in names)
-        labels = self.known[always_published[0]][0].size if always_published else 0
-        return chosen_number(Setting(self.epsilon, records, sizes, labels))
 
     def recipes(self, sets: Sequence[Sequence[str]]) -> list[Recipe]:
         """Return recipes of one weight: a family if the sets are all of some attributes and alike."""
@@ -409,11 +404,9 @@ class Rounds:
         maker.number(first[0].k, 0)
         found = cls(maker, (*first, last))
         if (many := sum(found.most_recipes(r) for r in found.schedule)) > MOST_RECIPES:
-            raise RefusedError(
-                "recipes-for-rounds",
-                f"so many attributes may need {many:,} recipes, but a release has at most {MOST_RECIPES:,}",
-                f"drop some attributes, or leave out {argument('rounds')}",
-            )
+            what = f"so many attributes may need {many:,} recipes, but a release has at most {MOST_RECIPES:,}"
+            step = f"drop some attributes, or leave out {argument('rounds')}"
+            raise RefusedError("recipes-for-rounds", what, step)
         return found
 
     def most_recipes(self, asked: Round) -> int:

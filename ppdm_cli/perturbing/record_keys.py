@@ -114,11 +114,9 @@ class KeyFile:
     def of(cls, stack: ExitStack, seed: int | None, path: str | Path | None, identifier: str | None) -> KeyFile:
         """Return the key of a run, locked until the stack ends if it comes from a file."""
         if seed is not None and path is not None:
-            raise UsageError(
-                "seed-and-key-file",
-                f"{argument('seed')} and {argument('key_file')} contradict each other",
-                f"leave out {argument('seed')}, which is for tests only",
-            )
+            what = f"{argument('seed')} and {argument('key_file')} contradict each other"
+            step = f"leave out {argument('seed')}, which is for tests only"
+            raise UsageError("seed-and-key-file", what, step)
         if (path is None) != (identifier is None):
             raise UsageError(
                 "key-file-without-id",
@@ -162,11 +160,9 @@ class KeyFile:
         except (DataError, UsageError) as error:
             if not there or error.id == "output-is-input":
                 raise
-            raise type(error)(
-                error.id,
-                f"the key file {quoted(path)} must store this design in a second line, but can't be written",
-                f"make its folder writable, or add the line yourself: {design}",
-            ) from None
+            what = f"the key file {quoted(path)} must store this design in a second line, but can't be written"
+            step = f"make its folder writable, or add the line yourself: {design}"
+            raise type(error)(error.id, what, step) from None
         target.put("".join(f"{line}\n" for line in (self.key.secret.hex(), design) if line).encode())
         return [target]
 

@@ -14,7 +14,7 @@ from decimal import Decimal
 from functools import partial
 from operator import add, attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -44,7 +44,7 @@ from ppdm_cli.perturbing.resolving import (
     undeclared,
 )
 from ppdm_cli.perturbing.substitution import Substituter
-from ppdm_cli.releases import axis_of, check_made, in_rounds, is_promised, read_sidecar
+from ppdm_cli.releases import axis_of, check_made, in_rounds, read_sidecar
 from ppdm_cli.sidecar import SUFFIX, CoinsOrigin, Copy, Sidecar
 from ppdm_cli.tables import (
     OPENING,
@@ -115,11 +115,9 @@ def asked_of(
     asked = Plan.of(plan, **given)
     if asked.keeps_tree:
         if earlier is not None or copies > 1 or identifier is not None:
-            raise UsageError(
-                "tree-noise-again",
-                f"{asked.schemes[0]} noise can't be used for copies, a next batch or a key",
-                f"leave out {argument('like')}, {argument('copies')} and {argument('id')}",
-            )
+            what = f"{asked.schemes[0]} noise can't be used for copies, a next batch or a key"
+            step = f"leave out {argument('like')}, {argument('copies')} and {argument('id')}"
+            raise UsageError("tree-noise-again", what, step)
         known: dict[str, pa.DataType] = {}
         if asked.tree is not None:
             from ppdm_cli.trees import as_tree
@@ -136,24 +134,6 @@ def asked_of(
             asked = msgspec.structs.replace(asked, person="")  # which an earlier release may contradict
         asked = carried(earlier, for_each_of(asked, copies_of(earlier)), key, copies)
     return asked, typed_csv_options(read, asked, earlier, identifier)
-
-
-def opened_original(
-    data: TableLike,
-    csv: CsvOptions,
-    from_: Literal["arrow", "csv"] | None,
-    asked: Plan,
-    earlier: Sidecar | None,
-) -> Table:
-    """Open an original, with its values grouped as asked."""
-    table = open_table(data, csv=csv, standard_format=from_)
-    if is_promised(table):
-        raise RefusedError(
-            "already-a-release",
-            f"{quoted(table.name)} is already a release, and a second perturbation would not be in its sidecar",
-            "perturb the original",
-        )
-    return grouped(table, asked, earlier)
 
 
 def task_of(
@@ -217,11 +197,9 @@ def resolved(
     asked = sized(asked, table, identifier, out)
     unknown = undeclared(table.schema, asked, identifier)
     if unknown and not table.rewindable:
-        raise UsageError(
-            "undeclared-domains",
-            f"the domain of {listed(unknown)} is not declared, and standard input can be read only once",
-            f"declare it, such as {argument('domain', '0:120', next(iter(unknown)))}, or add a plan",
-        )
+        what = f"the domain of {listed(unknown)} is not declared, and standard input can be read only once"
+        step = f"declare it, such as {argument('domain', '0:120', next(iter(unknown)))}, or add a plan"
+        raise UsageError("undeclared-domains", what, step)
     if asked.class_ in asked.keep and table.rewindable:
         unknown[str(asked.class_)] = MOST_LABELS
     facts = profile(table, unknown, published) if unknown else {}
@@ -246,11 +224,9 @@ def in_all_rounds(
     """Return the plan with the recipes of all rounds, each from the published records of earlier ones alone."""
     while plan.rounds is not None and len(in_rounds(plan.in_use)) < len(plan.shares):
         if not table.rewindable:
-            raise UsageError(
-                "rounds-of-stream",
-                "rounds read the data more than once, and standard input can be read only once",
-                f"name a file, or use the plan of an earlier release with {argument('like')}",
-            )
+            what = "rounds read the data more than once, and standard input can be read only once"
+            step = f"name a file, or use the plan of an earlier release with {argument('like')}"
+            raise UsageError("rounds-of-stream", what, step)
         sidecar = sidecar_of(plan, "system", str(uuid.uuid4()), None)  # for the miner within, and gone
         if not sidecar.by_name[str(plan.class_)].has_domain:
             what = f"the class {quoted(plan.class_)} has no labels for rounds to distinguish"
@@ -359,11 +335,9 @@ def describe(
             what = f"the plan drops {quoted(settled.dropped[0])}, which the table has"
             raise UsageError("described-column-dropped", what, "describe every column of it")
         if settled.design:
-            raise UsageError(
-                "described-recipes",
-                "another tool's file doesn't show which attributes a record publishes",
-                'use publish = "all", or gamma instead of record_epsilon',
-            )
+            what = "another tool's file doesn't show which attributes a record publishes"
+            step = 'use publish = "all", or gamma instead of record_epsilon'
+            raise UsageError("described-recipes", what, step)
         if any(c.noise is not None for c in settled.channels):
             what = "only random substitution can be described"
             raise UsageError("described-noise", what, f"leave out {argument('scheme')}")

@@ -118,11 +118,9 @@ def check_columns(schema: pa.Schema, plan: Plan, identifier: str | None) -> None
                 raise unknown_column(name, schema.names, option)
     named = {*plan.attributes, *(n for several in plan.together for n in several), plan.class_}
     for both in ({identifier, plan.person} - {None}) & named:
-        raise UsageError(
-            "identifier-as-attribute",
-            f"{quoted(str(both))} is both an identifier and an attribute",
-            "use another column as the attribute, because an identifier is dropped",
-        )
+        what = f"{quoted(str(both))} is both an identifier and an attribute"
+        step = "use another column as the attribute, because an identifier is dropped"
+        raise UsageError("identifier-as-attribute", what, step)
     own = plan.attributes.get(plan.class_ or "")
     if own is not None and (own.bins, own.edges, *own.cut) != (None,) * 4:
         what = f"the class {quoted(plan.class_)} can't have bins: its values are its labels"
@@ -260,11 +258,9 @@ def _domain(
     else:
         settled = from_data(name, kind, facts[name], bins, representative, plan.rare, own)
     if name == plan.class_ and isinstance(settled.domain, Bins):
-        raise RefusedError(
-            "class-of-many-values",
-            f"the class {quoted(name)} has more than {MOST_LABELS} values, and a class is never binned",
-            "name another class, or make a column of its groups first",
-        )
+        what = f"the class {quoted(name)} has more than {MOST_LABELS} values, and a class is never binned"
+        step = "name another class, or make a column of its groups first"
+        raise RefusedError("class-of-many-values", what, step)
     return settled
 
 
@@ -286,11 +282,9 @@ def gammas_of(perturbed: Mapping[str, AttributePlan], plan: Plan) -> dict[tuple[
         spent = sum(log(g) for g in given.values() if g is not None)
         left = plan.record_epsilon - spent
         if left < 0 or (open_ones and left == 0):
-            raise RefusedError(
-                "budget-used-up",
-                "the attributes with a gamma of their own use up the record's epsilon",
-                f"use smaller gammas, or a larger {argument('record_epsilon')}",
-            )
+            what = "the attributes with a gamma of their own use up the record's epsilon"
+            step = f"use smaller gammas, or a larger {argument('record_epsilon')}"
+            raise RefusedError("budget-used-up", what, step)
         each = left / max(sum(open_ones.values()), 1)
         return {n: exp(min(each * len(n), 700.0)) if g is None else g for n, g in given.items()}
     chosen = {names: common if gamma is None else gamma for names, gamma in given.items()}
@@ -344,11 +338,7 @@ def nothing_perturbed() -> RefusedError:
 def privacy(
     plan: ResolvedPlan, coins: CoinsOrigin, copies: int = 1, also: Mapping[str, Any] | None = None
 ) -> Privacy:
-    """Return the promise over a record, or over a person's rows, in all copies.
-
-    It is the product of the channels' amplifications, in the recipe with the largest one. `also` has the fields
-    of `Privacy` that the plan does not decide.
-    """
+    """Return the promise over a record, or a person's rows, in all copies; `also` is beyond the plan."""
     kept, also = [a.name for a in plan.attributes if a.role == "kept"], also or {}
     rows: int = also.get("rows", 1)
 

@@ -82,11 +82,9 @@ class NoiseAdder(OwnersTask):
         self.class_noise = ClassNoise.of(scheme, counts, key, self.class_) if scheme else None
         altered = {n for n, rows in self.noised.items() if rows.any()} | ({self.class_} if scheme else set())
         if not altered:
-            raise RefusedError(
-                "nothing-altered",
-                "no numeric attribute is innocent in any of these leaves: nothing would be altered",
-                "train a smaller tree, or let attributes of all kinds be altered in all leaves",
-            )
+            what = "no numeric attribute is innocent in any of these leaves: nothing would be altered"
+            step = "train a smaller tree, or let attributes of all kinds be altered in all leaves"
+            raise RefusedError("nothing-altered", what, step)
         self._keys = {n: key.derive("innocent", n, plan.sd_percent, plan.percent_of) for n in names}
         attributes = [self._attribute(table.schema, n, n in altered) for n in columns]
         resolved = ResolvedPlan(attributes, [], self.class_, list(plan.drop), scheme=plan.schemes)
@@ -203,17 +201,13 @@ class NoisePlan:
         """Return the noise that a plan asks for; settings of random substitution are refused."""
         schemes = asked.schemes
         if len({*schemes}) < len(schemes) or sum(s != INNOCENT for s in schemes) > 1 or {*schemes} - {*SCHEMES}:
-            raise UsageError(
-                "schemes-not-together",
-                f"{quoted(','.join(schemes))} are schemes that can't be combined",
-                f"use one of {', '.join(SCHEMES[:-1])}, or {INNOCENT}, or one with {INNOCENT} after a comma",
-            )
+            what = f"{quoted(','.join(schemes))} are schemes that can't be combined"
+            step = f"use one of {', '.join(SCHEMES[:-1])}, or {INNOCENT}, or one with {INNOCENT} after a comma"
+            raise UsageError("schemes-not-together", what, step)
         if asked.tree is None:
-            raise UsageError(
-                "no-tree",
-                f"{schemes[0]} noise keeps a tree, but none is named",
-                f"train it on this very table (ppdm train-tree), and add {argument('tree', 'tree.json')}",
-            )
+            what = f"{schemes[0]} noise keeps a tree, but none is named"
+            step = f"train it on this very table (ppdm train-tree), and add {argument('tree', 'tree.json')}"
+            raise UsageError("no-tree", what, step)
         tree = as_tree(asked.tree)
         tree.check_single()
         settings = ("innocent", "leaves", "sd_percent", "percent_of")
@@ -238,6 +232,10 @@ class NoisePlan:
     def class_scheme(self) -> str | None:
         return next((s for s in self.schemes if s != INNOCENT), None)
 
+    @property
+    def tested(self) -> set[str]:
+        return {self.tree.features[i].name for i in self.tree.feature.tolist() if i >= 0}
+
     def check(self, schema: pa.Schema) -> None:
         """Check that the columns are the tree's, or are kept or dropped by name."""
         tree = self.tree
@@ -246,8 +244,7 @@ class NoisePlan:
             for name in asked:
                 if name not in schema.names:
                     raise unknown_column(name, schema.names, option)
-        tested = {tree.features[i].name for i in tree.feature.tolist() if i >= 0}
-        if lost := sorted((tested | {tree.class_name}) & {*self.drop}):
+        if lost := sorted((self.tested | {tree.class_name}) & {*self.drop}):
             raise UsageError(
                 "tree-needs-column", f"{listed(lost)} cannot be dropped: the tree needs them", "keep them"
             )
@@ -265,11 +262,8 @@ class NoisePlan:
         """Return the attributes that may be altered, and those that are innocent but cannot take noise."""
         if INNOCENT not in self.schemes:
             return [], []
-        tree = self.tree
-        able: list[str] = []
-        unable: list[str] = []
-        tested = {tree.features[i].name for i in tree.feature.tolist() if i >= 0}
-        for name in (n for n in schema.names if n not in {*self.keep, *self.drop, tree.class_name}):
+        able, unable, tested = list[str](), list[str](), self.tested
+        for name in (n for n in schema.names if n not in {*self.keep, *self.drop, self.tree.class_name}):
             if (self.innocent == "tia" and name in tested) or (self.innocent == "lia" and name not in tested):
                 continue
             kind = dtypes.normal(schema.field(name).type, name)

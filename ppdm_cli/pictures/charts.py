@@ -322,11 +322,8 @@ def draw_entropy(rows: Curve, target: PendingFile) -> None:
     """Draw the paper's Fig. 3, H(M) over N, a line for each gamma."""
     alt = altair()
     if "attribute" in rows[0]:
-        raise UsageError(
-            "no-picture-of-release",
-            "the matrices of a release have no picture",
-            f"leave out {argument('plot')}, or the release",
-        )
+        what = "the matrices of a release have no picture"
+        raise UsageError("no-picture-of-release", what, f"leave out {argument('plot')}, or the release")
     gammas = sorted({r["gamma"] for r in rows})
     chart = (
         alt.Chart(alt.Data(values=rows), width=520, height=340)
@@ -343,11 +340,8 @@ def draw_entropy(rows: Curve, target: PendingFile) -> None:
 def open_picture(stack: ExitStack, path: Path, force: bool) -> PendingFile:
     """Open a picture before anything is computed: check its suffix, the extra, and that it may be written."""
     if path.suffix.lower() not in _SUFFIXES:
-        raise UsageError(
-            "unknown-picture-format",
-            f"{quoted(path.name)} has no suffix of a picture",
-            f"name a file that ends in {', '.join(_SUFFIXES)}",
-        )
+        what = f"{quoted(path.name)} has no suffix of a picture"
+        raise UsageError("unknown-picture-format", what, f"name a file that ends in {', '.join(_SUFFIXES)}")
     altair()
     return stack.enter_context(PendingFile(path, force))
 
@@ -372,11 +366,9 @@ def save(chart: Chart, target: PendingFile) -> None:
     except (KeyboardInterrupt, SystemExit, MemoryError, OSError):
         raise
     except BaseException:  # Vega's message may quote a label, and a panic isn't a subclass of Exception
-        raise DataError(
-            "picture-too-large",
-            f"the picture {quoted(target.named)} cannot be drawn: it is too large for the drawing library",
-            f"draw less, such as {argument('attributes', 'COL')} of estimate, or write a table instead",
-        ) from None
+        what = f"the picture {quoted(target.named)} cannot be drawn: it is too large for the drawing library"
+        step = f"draw less, such as {argument('attributes', 'COL')} of estimate, or write a table instead"
+        raise DataError("picture-too-large", what, step) from None
     target.put(content)
 
 

@@ -150,7 +150,7 @@ def advised(
     unreadable: list[str],
 ) -> tuple[list[Advice], list[str]]:
     """Return the advice for each column under settled ones, and the columns that the order of rows reveals."""
-    _, columns = looks.sample.columns()
+    places, columns = looks.sample.columns()
     bins = settled["bins"] if isinstance(settled.get("bins"), int) else BINS
     found = []
     for name in schema.names:
@@ -170,7 +170,10 @@ def advised(
         elif name in settled.get("drop", ()):
             one.drop = one.drop or "as you said"
         found.append(one)
-    return found, _telling(found, looks)
+    codes = {o.name: _codes(columns[o.name]) for o in found if o.look is not None and o.perturbed}
+    sample = RowBlocks(list(codes), looks.sample.seen, [[places, *codes.values()]])
+    sorted_by = [o.name for o in found if o.drop == "an identifier" and in_order(looks.sample, o.name)]
+    return found, [*telling(sample, list(codes)), *sorted_by]
 
 
 def _lay_over(one: Advice, own: Mapping[str, Any]) -> None:
@@ -330,15 +333,6 @@ def _judge_number(one: Advice, kind: pa.DataType, look: Sketch, column: pa.Array
 def _codes(column: pa.Array) -> np.ndarray:
     ranks = pc.rank(column, tiebreaker="dense")
     return ranks.to_numpy(zero_copy_only=False).astype(np.int64) - 1
-
-
-def _telling(found: list[Advice], looks: TableSketch) -> list[str]:
-    """Return the columns that the order of the rows reveals, or a left-out one by which they are sorted."""
-    places, columns = looks.sample.columns()
-    codes = {o.name: _codes(columns[o.name]) for o in found if o.look is not None and o.perturbed}
-    sample = type(looks.sample)(list(codes), looks.sample.seen, [[places, *codes.values()]])
-    sorted_by = [o.name for o in found if o.drop == "an identifier" and in_order(looks.sample, o.name)]
-    return [*telling(sample, list(codes)), *sorted_by]
 
 
 def determined(found: list[Advice], looks: TableSketch) -> list[tuple[str, str]]:

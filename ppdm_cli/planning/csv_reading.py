@@ -91,10 +91,7 @@ def sniff(paths: Sequence[Path], said: CsvOptions | None = None) -> Dialect:
 
 
 def encoding_of(path: Path) -> str:
-    """Return the encoding of a file, which is read to its end.
-
-    If it isn't UTF-8, it is the code page of DOS or of Windows under which more bytes within words are letters.
-    """
+    """Return a whole file's encoding: UTF-8, or the code page by which most bytes within words are letters."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     utf8, high, within = True, False, np.zeros(256, np.int64)
     with files.readable(path), open_bytes(path) as stream:
@@ -393,10 +390,7 @@ def _count_dates(cells: Cells, texts: _Texts) -> np.ndarray:
 
 
 def _numbers(text: pa.Array) -> pa.Array | None:
-    """Return cells as numbers if all are: parsed, which is much faster than a regular expression.
-
-    Not where many are none, as each is an error to Arrow: the first ones show it.
-    """
+    """Return cells as numbers if all are: parsed, which is much faster than a regular expression."""
     for kind in (pa.int64(), pa.float64()):
         try:
             pc.cast(text.slice(0, _SOME), kind)

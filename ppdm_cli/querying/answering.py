@@ -160,11 +160,9 @@ def _check(sidecar: Sidecar, question: Question) -> None:
                 continue
             through = opened(sidecar).through(name)
             if through.noise is not None or not through.matrix.invertible:
-                raise RefusedError(
-                    "no-unbiased-estimate",
-                    f"the noise of {quoted(name)} is too wide for an unbiased estimate",
-                    "use `ppdm estimate`, which has the most likely counts",
-                )
+                what = f"the noise of {quoted(name)} is too wide for an unbiased estimate"
+                step = "use `ppdm estimate`, which has the most likely counts"
+                raise RefusedError("no-unbiased-estimate", what, step)
 
 
 def _listed(sidecar: Sidecar, question: Question) -> list[str]:

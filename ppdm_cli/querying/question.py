@@ -293,11 +293,9 @@ def _aggregate(tree: Node, where: Condition | None) -> Aggregate:
     name = (tree.name if isinstance(tree, exp.Anonymous) else tree.sql_name()).lower()
     name = _ALSO.get(name, name)
     if name in ("max", "min"):
-        raise UsageError(
-            "extremes-not-estimated",
-            f"{quoted(name)} can't be estimated: noise decides which perturbed value is extreme",
-            f"use a quantile, such as quantile(age, {'.99' if name == 'max' else '.01'})",
-        )
+        what = f"{quoted(name)} can't be estimated: noise decides which perturbed value is extreme"
+        step = f"use a quantile, such as quantile(age, {'.99' if name == 'max' else '.01'})"
+        raise UsageError("extremes-not-estimated", what, step)
     if name not in TAKES:
         step = near(name, [*TAKES, *_ALSO]) or f"use one of {ANSWERS}"
         raise _no(f"the function {quoted(name)}", step)

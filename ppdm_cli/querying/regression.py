@@ -194,11 +194,9 @@ def regressed(table: Table, sidecar: Sidecar, asked: Aggregate) -> list[tuple[st
     known = records > 0
     noise = float(sizes[known, 1].sum() - (sizes[known, 0] ** 2 / records[known]).sum())
     if not ridge and not sizes[:, 0].sum() > SURE * sqrt(max(noise, 0.0)):
-        raise RefusedError(
-            "columns-not-told-apart",
-            "the release can't distinguish the effects of these columns",
-            "use fewer columns, or ridge(y, 1, ...) instead of linear(y, ...)",
-        )
+        what = "the release can't distinguish the effects of these columns"
+        step = "use fewer columns, or ridge(y, 1, ...) instead of linear(y, ...)"
+        raise RefusedError("columns-not-told-apart", what, step)
     scaled = one[known][:, rest] / np.sqrt(records[known, None])
     bread = np.linalg.inv(H)
     covariance = bread @ (meat[np.ix_(rest, rest)] - scaled.T @ scaled) @ bread

@@ -31,10 +31,7 @@ _EDGES = 24
 
 
 def resolved_predicate(predicate: Predicate, kind: pa.DataType) -> Predicate:
-    """Return the condition with its values as carrier numbers or categories of the column's type.
-
-    For whole carriers a condition is always below a number, or among some.
-    """
+    """Return the condition with carrier numbers or categories; of whole ones it is below, or among some."""
     name, asks = predicate.column, predicate.asks
     values = [_carrier(v, kind, name) for v in predicate.values]
     if asks in ("below", "up to"):
@@ -89,11 +86,9 @@ def over_domain(predicate: Predicate, domain: Domain) -> np.ndarray:
     if predicate.asks == "among":
         missing = sum(v not in domain.marks for v in predicate.values)
         if missing and dtypes.is_discrete(domain.kind):
-            raise UsageError(
-                "literal-outside-domain",
-                f"the domain of {quoted(predicate.column)} lacks {counted(missing, 'value')} in the question",
-                f"use one of {', '.join(map(quoted, domain.labels()[:_EDGES]))}",
-            )
+            what = f"the domain of {quoted(predicate.column)} lacks {counted(missing, 'value')} in the question"
+            step = f"use one of {', '.join(map(quoted, domain.labels()[:_EDGES]))}"
+            raise UsageError("literal-outside-domain", what, step)
         told = [mark in predicate.values for mark in domain.marks]
     else:
         edge, strictly = predicate.values[0], predicate.asks == "below"
@@ -120,11 +115,9 @@ def _of_bins(predicate: Predicate, domain: Bins) -> Sequence[int]:
         if true == false:
             shown = [str(dtypes.to_json(e, domain.kind)) for e in edges]
             more = [f"and {len(shown) - _EDGES} more"] * (len(shown) > _EDGES)
-            raise RefusedError(
-                "condition-cuts-a-bin",
-                f"{quoted(predicate.column)} was published in bins, and the condition cuts one",
-                f"use < or >= with an edge: {', '.join([*shown[:_EDGES], *more])}",
-            )
+            what = f"{quoted(predicate.column)} was published in bins, and the condition cuts one"
+            step = f"use < or >= with an edge: {', '.join([*shown[:_EDGES], *more])}"
+            raise RefusedError("condition-cuts-a-bin", what, step)
         found.append(TRUE if true else FALSE)
     return found
 

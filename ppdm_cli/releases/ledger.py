@@ -90,11 +90,9 @@ def _in_words(epsilon: float) -> str:
 def _checked_people(path: str | Path | None, people: str | None) -> str:
     """Return the people's name, which a ledger always needs; empty if neither is given."""
     if (path is None) != (people is None):
-        raise UsageError(
-            "ledger-without-people",
-            f"{argument('ledger')} and {argument('people')} need each other",
-            f"try {argument('ledger', 'releases.ledger')} {argument('people', 'patients 2026')}",
-        )
+        what = f"{argument('ledger')} and {argument('people')} need each other"
+        step = f"try {argument('ledger', 'releases.ledger')} {argument('people', 'patients 2026')}"
+        raise UsageError("ledger-without-people", what, step)
     name = "" if people is None else people.strip()
     if people is not None and not 0 < len(name) <= NAME:
         what = f"{argument('people')} must have 1 to {NAME} characters"
@@ -186,19 +184,15 @@ def _account(path: Path, data: bytes, people: str) -> Account:
             else:
                 entries.append(msgspec.json.decode(line, type=Entry))
         except (msgspec.MsgspecError, ValueError, RecursionError):
-            raise UsageError(
-                "ledger-line-invalid",
-                f"line {number} of the ledger {quoted(path)} is not a line of a ledger",
-                "fix it, or name a new file, which is then created",
-            ) from None
+            what = f"line {number} of the ledger {quoted(path)} is not a line of a ledger"
+            step = "fix it, or name a new file, which is then created"
+            raise UsageError("ledger-line-invalid", what, step) from None
     assert head is not None
     known = sorted({*head.total_epsilon, *(e.people for e in entries)})
     if head.total_epsilon and people not in known:  # a name with a letter wrong would have no total
-        raise UsageError(
-            "people-unknown-to-ledger",
-            f"the ledger {quoted(path)} knows {listed(known)}, but not {quoted(people)}",
-            near(people, known) or "add these people's total to its first line",
-        )
+        what = f"the ledger {quoted(path)} knows {listed(known)}, but not {quoted(people)}"
+        step = near(people, known) or "add these people's total to its first line"
+        raise UsageError("people-unknown-to-ledger", what, step)
     return Account(people, tuple(e for e in entries if e.people == people), head.total_epsilon.get(people))
 
 

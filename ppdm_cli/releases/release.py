@@ -69,11 +69,9 @@ class CountChecked(WrappedTable):
 
 def _check_records(name: str, expected: int, rows: int) -> None:
     if rows != expected:
-        raise MismatchError(
-            "wrong-number-of-records",
-            f"{quoted(name)} has {counted(rows, 'record')}, but its sidecar says {expected:,}",
-            "fetch both again: the file was cut, or the sidecar belongs to another release",
-        )
+        what = f"{quoted(name)} has {counted(rows, 'record')}, but its sidecar says {expected:,}"
+        step = "fetch both again: the file was cut, or the sidecar belongs to another release"
+        raise MismatchError("wrong-number-of-records", what, step)
 
 
 def open_release(
@@ -180,11 +178,9 @@ def _listed(path: Path, sidecar: Sidecar) -> np.ndarray:
     shuffled = sidecar.privacy is not UNSET and bool(sidecar.privacy.shuffled)
     each_once = not (np.diff(np.sort(rows) if shuffled else rows, prepend=-1) < 1).any()
     if not (head.startswith(_TAKEN.encode()) and whole and each_once):
-        raise UsageError(
-            "not-rows-taken",
-            f"{quoted(path)} does not list the rows that a release has",
-            f"name the file that ppdm perturb wrote by its {argument('rows_taken')}",
-        )
+        what = f"{quoted(path)} does not list the rows that a release has"
+        step = f"name the file that ppdm perturb wrote by its {argument('rows_taken')}"
+        raise UsageError("not-rows-taken", what, step)
     if head != f"{_TAKEN}{sidecar.group_id}".encode():
         what = f"{quoted(path)} lists the rows of another release"
         raise MismatchError("rows-taken-by-another", what, "name the file that was written with this one")
@@ -297,11 +293,9 @@ def check_fit(table: Table, sidecar: Sidecar) -> None:
             what = f"the column {quoted(name)} is of type {kind}, but in the sidecar of type {expected_kind}"
             raise MismatchError("column-of-other-type", what, "fetch the release again, unconverted")
     if table.rows is not None and sidecar.records is not None and table.rows != sidecar.records:
-        raise MismatchError(
-            "records-differ",
-            f"{quoted(table.name)} has {table.rows:,} records, but its sidecar says {sidecar.records:,}",
-            "fetch both again: the file was cut, or the sidecar belongs to another release",
-        )
+        what = f"{quoted(table.name)} has {table.rows:,} records, but its sidecar says {sidecar.records:,}"
+        step = "fetch both again: the file was cut, or the sidecar belongs to another release"
+        raise MismatchError("records-differ", what, step)
 
 
 COPIES_AGAIN = "fetch the copies again, as they were made"

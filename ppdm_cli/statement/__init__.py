@@ -122,11 +122,9 @@ def _read_report(path: Path, sidecar: Sidecar) -> AttackReport:
         what = f"{quoted(path)} is not a JSON report of ppdm attack"
         raise UsageError("attack-report-invalid", what, "make it again, as JSON") from None
     if report.release != sidecar.release:
-        raise MismatchError(
-            "attack-report-of-another-release",
-            f"{quoted(path)} is the report of another release",
-            "run ppdm attack on this release, or name its report",
-        )
+        what = f"{quoted(path)} is the report of another release"
+        step = "run ppdm attack on this release, or name its report"
+        raise MismatchError("attack-report-of-another-release", what, step)
     if report.measured:
         what = f"the figures in {quoted(path)} were measured against the original, so they reveal private data"
         raise RefusedError("measured-figures-published", what, f"run attack without {argument('truth')}")

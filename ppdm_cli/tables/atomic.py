@@ -120,11 +120,8 @@ class PendingFile:
         try:
             yield
         except FileExistsError:
-            raise UsageError(
-                "output-of-another-run",
-                f"the output {quoted(self.path)} was made by another run in the meantime",
-                "run this again, or name another",
-            ) from None
+            what = f"the output {quoted(self.path)} was made by another run in the meantime"
+            raise UsageError("output-of-another-run", what, "run this again, or name another") from None
 
 
 @contextmanager

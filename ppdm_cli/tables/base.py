@@ -197,25 +197,16 @@ def normal_schema(raw: pa.Schema, where: str) -> pa.Schema:
     seen: set[str] = set()
     doubled = [n for n in raw.names if n in seen or seen.add(n)]  # type: ignore[func-returns-value]
     if doubled:
-        raise DataError(
-            "columns-of-one-name",
-            f"{quoted(where)} has columns of the same name: {listed(sorted(set(doubled)))}",
-            "rename them, so that each name means one column",
-        )
+        what = f"{quoted(where)} has columns of the same name: {listed(sorted(set(doubled)))}"
+        raise DataError("columns-of-one-name", what, "rename them, so that each name means one column")
     if len(raw.names) > MOST_COLUMNS:
-        raise DataError(
-            "too-many-columns",
-            f"{quoted(where)} has {len(raw.names)} columns; a sidecar holds at most {MOST_COLUMNS}",
-            "leave out columns that don't matter",
-        )
+        what = f"{quoted(where)} has {len(raw.names)} columns; a sidecar holds at most {MOST_COLUMNS}"
+        raise DataError("too-many-columns", what, "leave out columns that don't matter")
     if not raw.names:
         raise DataError("no-columns", f"{quoted(where)} has no columns", "check that it is the file you meant")
     if "" in raw.names:
-        raise DataError(
-            "column-without-name",
-            f"column {raw.names.index('') + 1} of {quoted(where)} has no name",
-            "rename the column, or leave it out of the file",
-        )
+        what = f"column {raw.names.index('') + 1} of {quoted(where)} has no name"
+        raise DataError("column-without-name", what, "rename the column, or leave it out of the file")
     return pa.schema([pa.field(f.name, normal_or_same(f)) for f in raw])
 
 

@@ -58,11 +58,9 @@ def read_mapping(path: str | Path) -> Groups:
         raise DataError("bad-groups", what, "convert it") from None
     groups = dict(r for r in rows if len(r) == 2)
     if not rows or any(len(r) != 2 for r in rows) or len(groups) < len(rows) or "" in groups.values():
-        raise DataError(
-            "bad-groups",
-            f"the file of groups {quoted(path)} is not a list of values, each once with its group",
-            "write a header and two columns, such as code,chapter and A00,infections",
-        )
+        what = f"the file of groups {quoted(path)} is not a list of values, each once with its group"
+        step = "write a header and two columns, such as code,chapter and A00,infections"
+        raise DataError("bad-groups", what, step)
     if len(set(groups.values())) > MOST_VALUES:
         what = f"the file of groups {quoted(path)} has more than {MOST_VALUES} groups"
         raise DataError("too-many-groups", what, "use fewer")
@@ -78,11 +76,9 @@ class Prefixed:
 
     def __call__(self, array: pa.Array) -> pa.Array:
         if not pa.types.is_string(array.type):
-            raise UsageError(
-                "prefix-of-no-text",
-                f"the column {quoted(self.name)} is of type {array.type}, which has no prefix",
-                f"read it as text: {argument('type', 'string', self.name)}",
-            )
+            what = f"the column {quoted(self.name)} is of type {array.type}, which has no prefix"
+            step = f"read it as text: {argument('type', 'string', self.name)}"
+            raise UsageError("prefix-of-no-text", what, step)
         return pc.utf8_slice_codeunits(array, 0, self.characters)
 
 
@@ -162,11 +158,9 @@ def rule_of(name: str, group: Group, other: bool, mappings: Sequence[Groups]) ->
     for mapping in mappings:
         if mapping.digest == group.mapping:
             return Mapped(name, mapping, other)
-    raise MismatchError(
-        "groups-not-given",
-        f"the values of {quoted(name)} were grouped by a file, which is missing here",
-        f"add the plan that names it: {argument('plan', 'plan.toml')}",
-    )
+    what = f"the values of {quoted(name)} were grouped by a file, which is missing here"
+    step = f"add the plan that names it: {argument('plan', 'plan.toml')}"
+    raise MismatchError("groups-not-given", what, step)
 
 
 def like_release(

@@ -194,11 +194,9 @@ def _found(folder: Path) -> list[Path]:
     found = _listed(folder)
     if not found:
         forms = [f for f in FORMATS if f.parts == "folder"]
-        raise DataError(
-            "folder-without-parts",
-            f"the folder {quoted(folder)} has no {', '.join(f.name for f in forms)} files",
-            f"name a folder of {', '.join(s for f in forms for s in f.suffixes)} parts, or the files",
-        )
+        what = f"the folder {quoted(folder)} has no {', '.join(f.name for f in forms)} files"
+        step = f"name a folder of {', '.join(s for f in forms for s in f.suffixes)} parts, or the files"
+        raise DataError("folder-without-parts", what, step)
     return found
 
 
@@ -227,11 +225,8 @@ def check_plain(logs: Iterable[PurePath], name: str) -> None:
         if kind is not None:
             table = log.parent.parent if kind == "an Iceberg table" else log.parent
             shown = name if "=" in str(table) else str(table)  # a hive key is a cell
-            raise RefusedError(
-                "lake-table",
-                f"{quoted(name)} belongs to {kind}, whose files also hold rows that aren't in it",
-                _READ[kind].format(quoted(shown)),
-            )
+            what = f"{quoted(name)} belongs to {kind}, whose files also hold rows that aren't in it"
+            raise RefusedError("lake-table", what, _READ[kind].format(quoted(shown)))
 
 
 def _logs(path: Path, found: Sequence[Path]) -> Iterator[PurePath]:

@@ -191,11 +191,9 @@ def check_text(
             try:
                 (chunk.dictionary if pa.types.is_dictionary(chunk.type) else chunk).validate(full=True)
             except pa.ArrowException:
-                raise DataError(
-                    "column-not-in-utf-8",
-                    f"the column {quoted(name)} of {quoted(label)} is not in UTF-8",
-                    f"write it again as text, or add {argument('drop', name)}",
-                ) from None
+                what = f"the column {quoted(name)} of {quoted(label)} is not in UTF-8"
+                step = f"write it again as text, or add {argument('drop', name)}"
+                raise DataError("column-not-in-utf-8", what, step) from None
 
 
 class _Reader:
