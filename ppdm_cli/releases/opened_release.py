@@ -88,7 +88,7 @@ class WideColumn:
     @cached_property
     def domain(self) -> Domain:
         beyond = self.attribute.beyond
-        return domain_reaching(self.attribute, 0 if beyond is UNSET else len(beyond.below)).with_null
+        return within(self.attribute.domain, beyond, 0 if beyond is UNSET else len(beyond.below)).with_null
 
     def maps(self, channel: Channel) -> tuple[np.ndarray, np.ndarray]:
         """Return the column's code for each that a channel publishes, and a channel's for each of the column's.
@@ -208,11 +208,6 @@ def _several_recipes() -> RefusedError:
     )
 
 
-def domain_reaching(attribute: Attribute, count: int) -> Domain:
-    """Return an attribute's domain with so many bins or values beyond it on either side."""
-    return within(attribute.domain, attribute.beyond, count)
-
-
 @dataclass(frozen=True)
 class _Design:
     recipes: Sequence[Recipe]
@@ -276,7 +271,7 @@ def _channel(spec: Spec, known: Mapping[str, Attribute], domains: dict[tuple[str
 
     def wider(attribute: Attribute, count: int) -> Domain:
         if (key := (attribute.name, count)) not in domains:
-            domains[key] = domain_reaching(attribute, count)
+            domains[key] = within(attribute.domain, attribute.beyond, count)
         return domains[key]
 
     def make() -> Channel:
