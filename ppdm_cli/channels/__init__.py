@@ -22,7 +22,6 @@ from ppdm_cli.channels.base import (
     Request,
     Scalar,
     Spec,
-    beyond_values,
     checked_kind,
     continued,
     json_gamma,
@@ -44,7 +43,6 @@ from ppdm_cli.channels.exact_draw import (
 )
 from ppdm_cli.channels.gamma_diagonal import GammaDiagonal, GammaDiagonalSpec
 from ppdm_cli.channels.matrix import (
-    Blocks,
     Law,
     Matrix,
     Noisy,
@@ -58,10 +56,10 @@ from ppdm_cli.channels.mixture import Blur, Mixture, blended
 
 __all__ = [
     "DEFAULT_KIND", "FIGURES", "KINDS", "SUBSTITUTION", "AdditiveSpec", "BandSpec", "Beyond", "BinarySpec",
-    "BlockSpec", "Blocks", "Blur", "Box", "BoxSpec", "Channel", "DenseSpec", "ExactDraw",
+    "BlockSpec", "Blur", "Box", "BoxSpec", "Channel", "DenseSpec", "ExactDraw",
     "GammaDiagonal", "GammaDiagonalSpec", "GammaSpec", "Law", "Matrix", "Mixture", "Name", "Noisy",
     "Recorded", "Request", "Scalar", "Spec", "Substitution", "SymmetricSpec", "WrittenLaw", "applied",
-    "best_widths", "beyond_values", "blended", "checked_gamma", "checked_kind", "continued", "information",
+    "best_widths", "blended", "checked_gamma", "checked_kind", "continued", "information",
     "json_gamma", "kind_names", "left_inverse", "likeliest", "register_kind", "rounded_down", "schemes",
     "together", "uniform_below", "uniform_below_wide", "within",
 ]  # fmt: skip

@@ -25,12 +25,10 @@ from ppdm_cli.releases.inspection import (
 )
 from ppdm_cli.releases.ledger import Account, Entering, open_account
 from ppdm_cli.releases.opened_release import (
-    OpenedRelease,
     RecipeInUse,
     WideColumn,
     check_made,
     check_same,
-    cut_folder,
     decode,
     in_rounds,
     opened,
@@ -64,8 +62,8 @@ from ppdm_cli.releases.strata import (
 
 __all__ = [
     "OWN", "Account", "Entering", "Exposure", "Exposures", "Fact", "Grouped", "Inspected",
-    "OpenedRelease", "RecipeInUse", "RecordFigures", "Strata", "Stratum", "Unchanged", "WideColumn",
-    "attribute_figures", "axes_of", "axis_of", "check_made", "check_same", "cut_folder", "decode", "encoded",
+    "RecipeInUse", "RecordFigures", "Strata", "Stratum", "Unchanged", "WideColumn",
+    "attribute_figures", "axes_of", "axis_of", "check_made", "check_same", "decode", "encoded",
     "has_noise", "in_rounds", "inspect", "is_promised", "limit_sentences", "never_together",
     "one_attribute_limit",
     "open_account", "open_data", "open_original", "open_release", "open_releases", "opened", "other_rows",
