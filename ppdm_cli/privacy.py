@@ -59,8 +59,8 @@ def limit(posterior: float, prior: float, seen: str) -> str:
 
 def limit_sentence(posterior: float, prior: float, seen: str) -> str:
     """Return the clause of `limit` as a sentence."""
-    said = limit(posterior, prior, seen)
-    return f"{said[0].upper()}{said[1:]}."
+    clause = limit(posterior, prior, seen)
+    return f"{clause[0].upper()}{clause[1:]}."
 
 
 def proposed(*epsilons: float) -> str:

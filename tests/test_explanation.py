@@ -12,7 +12,7 @@ import pytest
 from ppdm_cli.channels.exact_draw import DIGITS
 from ppdm_cli.display import at_most
 from ppdm_cli.domain import MOST_VALUES
-from ppdm_cli.perturbing.row_order import FALSE_ALARM, LAGS, TELLING
+from ppdm_cli.perturbing.row_order import FALSE_ALARM, LAGS, REVEALING
 from ppdm_cli.privacy import believed_after
 from ppdm_cli.sidecar import LARGEST_SIDECAR
 
@@ -44,7 +44,7 @@ def test_the_page_on_limits_has_the_errors_of_small_tables() -> None:
 
 def test_the_method_has_the_thresholds_of_the_check_of_the_order() -> None:
     method = text_of("technical/method")
-    assert f"by at least {TELLING:g} of what is possible" in method
+    assert f"by at least {REVEALING:g} of what is possible" in method
     assert f"at most once in {1 / FALSE_ALARM:,.0f}" in method
     assert f"1 to 12, {', '.join(map(str, LAGS[12:-1]))} and {LAGS[-1]} rows apart" in method
     assert DIGITS == 6 and "at most six significant digits" in method

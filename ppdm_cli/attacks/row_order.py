@@ -21,7 +21,7 @@ from ppdm_cli.attacks.report import Attacked, OrderFigures
 from ppdm_cli.attacks.run import Attack, SumsByAttribute
 from ppdm_cli.engine import Batch, fold
 from ppdm_cli.estimating import maximum_likelihood
-from ppdm_cli.perturbing import RowBlocks, telling
+from ppdm_cli.perturbing import RowBlocks, revealed_columns
 
 BLOCK_ROWS = 1000
 FALSE_ALARM = 1e-6
@@ -97,7 +97,7 @@ class Order(Attack):
         assert isinstance(counted, Neighbours)
         revealed = self.revealed
         for name, sample in counted.samples.items():
-            neighbours = bool(telling(sample, [name])) if self._known else None
+            neighbours = bool(revealed_columns(sample, [name])) if self._known else None
             done.order.append(OrderFigures(name, self.p[name], name in revealed, neighbours))
 
     def guesses(self, records: Records) -> dict[str, Guess]:

@@ -56,8 +56,8 @@ class Command(click.Command):
         named = {**(groups or {}), **GROUPS}
         self.group_of = {name: title for title, names in named.items() for name in names.split()}
         self.params.append(click.Option(["--force"], is_flag=True, help="Overwrite an existing output."))
-        said = "Print one JSON object, for programs."
-        self.params.append(click.Option(["--json", "as_json"], is_flag=True, help=said))
+        about = "Print one JSON object, for programs."
+        self.params.append(click.Option(["--json", "as_json"], is_flag=True, help=about))
         self.params.append(
             click.Option(
                 ["-q", "--quiet"],

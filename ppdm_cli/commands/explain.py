@@ -70,9 +70,9 @@ def explain_command(word: tuple[str, ...], force: bool) -> Report:
     if (found := known.get(_plain(" ".join(word)))) is None:
         step = near(_plain(" ".join(word)), known) or "see docs/glossary.md"
         raise UsageError("unknown-word", f"ppdm explain has no entry for {quoted(' '.join(word))}", step)
-    said = [f"{e.name} ({e.sort}): {e.text}" + f" See docs/{e.see}." * bool(e.see) for e in found.values()]
+    sentences = [f"{e.name} ({e.sort}): {e.text}" + f" See docs/{e.see}." * bool(e.see) for e in found.values()]
     figures = {"word": " ".join(word), "entries": [asdict(e) for e in found.values()]}
-    return Report(lambda: figures, lambda: show.say(show.console(), said))
+    return Report(lambda: figures, lambda: show.say(show.console(), sentences))
 
 
 def _plain(name: str) -> str:

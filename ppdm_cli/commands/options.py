@@ -242,9 +242,9 @@ def truth_options(function: Answering) -> Answering:
             csv = csv.laid_over(planned)
         return function(*args, csv=csv, mappings=mappings, **settings)
 
-    told = "With --truth: read and group the original as this plan of the release says."
+    grouping = "With --truth: read and group the original as this plan of the release says."
     rows = "With --truth: use only the rows that the release has, as perturb --rows-taken wrote them."
-    return csv_options(file_option("--plan", help=told)(file_option("--rows-taken", help=rows)(command)))
+    return csv_options(file_option("--plan", help=grouping)(file_option("--rows-taken", help=rows)(command)))
 
 
 def _csv_reading(

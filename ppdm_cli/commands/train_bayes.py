@@ -14,7 +14,7 @@ from ppdm_cli.commands.options import csv_options, file_option, files_argument, 
 from ppdm_cli.errors import UsageError, counted, some
 
 if TYPE_CHECKING:
-    from ppdm_cli.networks import LearntNetwork
+    from ppdm_cli.networks import LearnedNetwork
 
 _ROWS = 40
 """The most parameters that are shown on a terminal."""
@@ -124,14 +124,14 @@ def _check(network: Path | None, own: tuple[str, ...], settings: dict[str, Any])
         )
 
 
-def _figures(done: LearntNetwork) -> dict[str, object]:
+def _figures(done: LearnedNetwork) -> dict[str, object]:
     nodes = {d.node: _finite(d.nats) for d in done.distances}
     compared = {"nodes": nodes, "total": _finite(done.distance)} if nodes else None
     figures = {"records": done.records, "compared": compared, "remarks": done.remarks}
     return figures | {"parameters": done.frame.to_dicts()}
 
 
-def _show(done: LearntNetwork, files: Sequence[Path], in_file: bool) -> None:
+def _show(done: LearnedNetwork, files: Sequence[Path], in_file: bool) -> None:
     from ppdm_cli.commands import show
 
     nodes = {d.node: d.nats for d in done.distances}

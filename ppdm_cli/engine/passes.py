@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 State = TypeVar("State")
-Told = TypeVar("Told")
 Result = TypeVar("Result")
 Advance = Callable[[int], None]
 
@@ -115,23 +114,23 @@ class Batch:
         return f"row {before + row - begins + 1} of {file}"
 
 
-class Made(NamedTuple, Generic[Told]):
+class Made(NamedTuple, Generic[State]):
     """Output of a task for one partition: the rows to write, and a state about them."""
 
     rows: pa.RecordBatch
-    told: Told
+    state: State
     places: Addresses | None = None
     """The place of each row in a random order, if they are to be shuffled."""
 
 
 @dataclass(frozen=True)
-class Writing(Generic[Told]):
+class Writing(Generic[State]):
     """Destination of a task's rows, and the callback that receives its states."""
 
     into: Output
     schema: pa.Schema
     sidecar: Sidecar | None
-    hear: Callable[[Told], object]
+    hear: Callable[[State], object]
     """The callback for the states of partitions, in their order."""
     check: Callable[[], int]
     """The function to call when all is written: it raises, or returns the number of records."""
@@ -180,10 +179,10 @@ class Engine(Protocol):
     def write(
         self,
         table: Table,
-        task: Callable[[Batch], Made[Told]],
+        task: Callable[[Batch], Made[State]],
         columns: Sequence[str] | None,
         advance: Advance,
-        writing: Writing[Told],
+        writing: Writing[State],
     ) -> Sidecar | None:
         """Write the rows that the task makes of every partition, in order or shuffled; return the sidecar."""
         into, schema = writing.into, writing.schema
@@ -194,7 +193,7 @@ class Engine(Protocol):
 
             def batches() -> Iterator[pa.RecordBatch]:
                 for made in self.map(table, task, columns, advance):
-                    writing.hear(made.told)
+                    writing.hear(made.state)
                     if shuffler is None or made.places is None:
                         yield made.rows
                     else:
@@ -329,8 +328,8 @@ def scan(
 
 def write(
     table: Table,
-    task: Callable[[Batch], Made[Told]],
-    writing: Writing[Told],
+    task: Callable[[Batch], Made[State]],
+    writing: Writing[State],
     *,
     columns: Sequence[str] | None = None,
     doing: str = "writing",

@@ -40,7 +40,7 @@ from ppdm_cli.engine.spark_frames import (
     speaking,
 )
 from ppdm_cli.engine.spark_tables import PartFile, SparkTable, Store, files_of, spelt, understood
-from ppdm_cli.engine.spark_tasks import CHANGED, STATES, Known, Physical, Place, Told, Work
+from ppdm_cli.engine.spark_tasks import CHANGED, STATES, Known, Physical, Place, StateAccumulator, Work
 from ppdm_cli.engine.spark_types import FileRows, Rows
 from ppdm_cli.errors import DataError, PpdmError, UsageError, argument, quoted
 from ppdm_cli.sidecar import Sidecar
@@ -126,12 +126,12 @@ class SparkEngine(FrameEngine):
             made = super().write(table, task, columns, advance, writing)
             into.fill_frame(into.frame, made)
             return made
-        told = self._context.accumulator({}, Told())
+        accumulator = self._context.accumulator({}, StateAccumulator())
         inside = None if sidecar is None else msgspec.structs.replace(sidecar, records=None).encode()
         made_of = Physical.of(writing.schema, writing.shuffled)
         rows, begins = (self._frame(read), {}) if writing.shuffled else self._in_order(read)
         with self._known(read, begins) as known, speaking():
-            work = Work(known, task, None, told, made_of)
+            work = Work(known, task, None, accumulator, made_of)
             made = rows.mapInArrow(
                 lambda batches: work.made(batches), made_of.struct(for_spark(writing.schema, inside))
             )
@@ -139,8 +139,8 @@ class SparkEngine(FrameEngine):
                 parts = max(-(-read.rows // ROWS_OF_PART), self._context.defaultParallelism)
                 made = shuffled(made, parts)
             made.write.option("maxRecordsPerFile", "0").parquet(into.hidden)
-        states, order = dict(told.value), dict[int, int]()
-        told.value = {}
+        states, order = dict(accumulator.value), dict[int, int]()
+        accumulator.value = {}
         work.check({index: sealed for index, (_, sealed) in states.items()})
         frame = self._tables[read.parts[0].uri].frame
         if len(states) != len(read.parts):

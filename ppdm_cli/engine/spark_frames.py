@@ -148,8 +148,8 @@ class FrameEngine(Engine):
         if read is None:
             return super().write(table, task, columns, advance, writing)
         digests = list[bytes]()
-        for rows, (told, digest) in self._runs(read, partial(_tried, task), None):
-            writing.hear(told)
+        for rows, (state, digest) in self._runs(read, partial(_tried, task), None):
+            writing.hear(state)
             digests.append(digest)
             advance(rows)
         sidecar = sidecar and sidecar.of_records(writing.check())
@@ -275,7 +275,7 @@ SIDECAR_INSIDE = UsageError(
 
 def _tried(task: Callable[[Batch], Made[Any]], batch: Batch) -> tuple[Any, bytes]:
     made = task(batch)
-    return made.told, digest_of(made)
+    return made.state, digest_of(made)
 
 
 @dataclass(frozen=True)

@@ -241,8 +241,8 @@ def understood(uri: str) -> Iterator[None]:
             kind = cause.getClass().getSimpleName()
         if kind == "FileNotFoundException":
             raise DataError("missing-file", f"{quoted(uri)} does not exist", "check its name") from None
-        said = str(error.java_exception.getMessage())
-        if kind in ("UnsupportedFileSystemException", "ClassNotFoundException") or "scheme" in said:
+        message = str(error.java_exception.getMessage())
+        if kind in ("UnsupportedFileSystemException", "ClassNotFoundException") or "scheme" in message:
             raise UsageError(
                 "unknown-file-system",
                 f"Spark knows no file system for {quoted(uri)}",

@@ -69,7 +69,7 @@ class Known(NamedTuple):
         return self
 
 
-class Told:
+class StateAccumulator:
     """Spark accumulator of per-partition states; re-run tasks overwrite instead of adding."""
 
     def zero(self, value: object) -> dict[int, Any]:
@@ -101,10 +101,10 @@ class Physical:
     def of(cls, schema: pa.Schema, shuffled: bool) -> Physical:
         return cls(list(schema.names), [spark_type(f.type, f.name) for f in schema], shuffled)
 
-    def struct(self, told: dict[str, str]) -> StructType:
+    def struct(self, metadata: dict[str, str]) -> StructType:
         """Return the schema, whose first column has the states."""
         fields = [StructField(n, t, True) for n, t in zip(self.names, self.types, strict=True)]
-        fields[0] = StructField(self.names[0], self.types[0], True, told)
+        fields[0] = StructField(self.names[0], self.types[0], True, metadata)
         return StructType(fields + [StructField(PLACE, LongType(), False)] * self.shuffled)
 
     def batch(self, made: Made[Any]) -> pa.RecordBatch:
@@ -127,7 +127,7 @@ class Work:
     """The broadcast of the facts about a table, or a placeholder for the rows of a DataFrame."""
     task: Callable[[Batch], Any]
     merge: Callable[[Any, Any], Any] | None
-    told: Any = None
+    reported: Any = None
     """The accumulator of states, or the digests of partitions that were made before."""
     physical: Physical | None = None
     options: Options | None = field(default_factory=options_in_use)
@@ -165,7 +165,7 @@ class Work:
         waiting, following = dict[int, Any](), -1
         for index, made in self._done(batches, self.physical.batch):
             if index < 0:
-                self.told.add({index: (context.partitionId(), self.sealed(made))})
+                self.reported.add({index: (context.partitionId(), self.sealed(made))})
                 return
             if following < 0 or self.physical.shuffled:
                 following = index if self.physical.shuffled else self.known.value.begins.get(index, index)
@@ -173,7 +173,7 @@ class Work:
             while following in waiting:
                 batch, heard = waiting.pop(following)
                 yield batch
-                self.told.add({following: (context.partitionId(), self.sealed((batch.num_rows, heard)))})
+                self.reported.add({following: (context.partitionId(), self.sealed((batch.num_rows, heard)))})
                 following += 1
 
     def _done(self, batches: Iterable[pa.RecordBatch], handed: Any = None) -> Iterator[tuple[int, Any]]:
@@ -184,7 +184,7 @@ class Work:
                 HERE[:] = [brought]
                 with worded_by(self.options):
                     done = self.task(part.batch(index, first))
-                yield index, done if handed is None else (handed(done), done.told)
+                yield index, done if handed is None else (handed(done), done.state)
         except RowTrouble as trouble:
             what = f"{part.where(trouble.row)}: {trouble.what}"
             yield -1 - index, _Trouble(DataError, trouble.id, what, trouble.next_step)
@@ -200,7 +200,7 @@ class Work:
         assert self.physical is not None
         for index, made in self._done(batches):
             self.check({index: self.sealed(made)} if index < 0 else {})
-            if digest_of(made) != self.told[index]:
+            if digest_of(made) != self.reported[index]:
                 raise CHANGED
             yield self.physical.batch(made)
 

@@ -164,8 +164,8 @@ def estimate(
             raise other_rows(rows, records)
         each = zip(tables, counts, strict=True)
         tables = [replace(t, truth=by_attribute(c, t.axes, t.names)) for t, c in each]
-    said = [*table_remarks(tables, estimator), *against_truth(tables, coverage.population)]
-    return Estimate(tables, sidecar, estimator, coverage, records, said)
+    notes = [*table_remarks(tables, estimator), *against_truth(tables, coverage.population)]
+    return Estimate(tables, sidecar, estimator, coverage, records, notes)
 
 
 def _check_names(sidecar: Sidecar, names: Sequence[str], by: str | None, joint: Sequence[str]) -> None:

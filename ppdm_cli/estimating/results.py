@@ -118,7 +118,7 @@ def table_remarks(tables: Sequence[EstimatedTable], estimator: str) -> list[str]
         if estimator == "inverse":
             why = "Unbiased estimates may be below 0, and intervals are cut to what is possible."
         remarks.append(f"Estimates outside their interval: {which}. {why}")
-    vague = [t.name for t in tables if t.says_nothing]
+    vague = [t.name for t in tables if t.too_wide]
     if vague:
         remarks.append(
             f"The intervals for {', '.join(vague)} are wider than the counts: there are too few records for so "
@@ -150,8 +150,8 @@ def against_truth(tables: Sequence[EstimatedTable], population: bool) -> list[st
         if chance < log(RARELY):
             what = f"{argument('truth')} names the release itself: its counts are the published ones"
             raise MismatchError("truth-is-the-release", what, OWN)
-        said = "Warning: the true counts equal the published ones, so the original may be the release itself."
-        return [said] if chance < log(0.05) else []
+        note = "Warning: the true counts equal the published ones, so the original may be the release itself."
+        return [note] if chance < log(0.05) else []
     rows = [(t, truth) for t, truth in rows if not t.interval.missing and all(c.noise is None for c in t.axes)]
     if not population and sum(_nearness(t, truth) for t, truth in rows) < log(RARELY):
         return [

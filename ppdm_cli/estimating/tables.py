@@ -89,7 +89,7 @@ class EstimatedTable(Displayed):
         return float(np.abs(self.estimate - self.truth).sum() / self.truth.sum())
 
     @property
-    def says_nothing(self) -> bool:
+    def too_wide(self) -> bool:
         """Return whether the intervals are wider than the counts that they are about."""
         # by their standard errors: cut to [0, n], an interval of two values could never be so wide
         known = self.interval.std_error[~np.isnan(self.interval.std_error)]

@@ -33,14 +33,14 @@ if TYPE_CHECKING:
     import polars as pl
 
 __all__ = [
-    "OUTPUTS", "Distance", "LearntNetwork", "Network", "NetworkFile", "Node", "load", "merge_networks",
+    "OUTPUTS", "Distance", "LearnedNetwork", "Network", "NetworkFile", "Node", "load", "merge_networks",
     "sample", "train_bayes",
 ]  # fmt: skip
 MOST_NAMED_ROWS = 6
 
 
 @dataclass(frozen=True, repr=False)
-class LearntNetwork(Displayed):
+class LearnedNetwork(Displayed):
     network: Network
     sidecar: Sidecar
     """The sidecar of the table of parameters: the channels of all columns that were used."""
@@ -74,7 +74,7 @@ def train_bayes(
     prior: float = 0.0,
     compare: Network | TableLike | None = None,
     csv: CsvOptions | None = None,
-) -> LearntNetwork:
+) -> LearnedNetwork:
     """Learn the parameters of a network from original or perturbed columns of one party or of several.
 
     Parties have different columns of the same records, in the same order. An original is used as it is.
@@ -114,7 +114,7 @@ def train_bayes(
         structure = _network(network)
         _check_nodes(nodes, list(structure.nodes))
         named = [n for n in structure.nodes if not nodes or n in nodes]
-        done = _learnt(structure, named, open_parties(given, csv), asked)
+        done = _learned(structure, named, open_parties(given, csv), asked)
     return done if compare is None else _compared(done, compare, csv)
 
 
@@ -123,7 +123,7 @@ def merge_networks(
     networks: Sequence[Network | str | Path],
     compare: Network | TableLike | None = None,
     csv: CsvOptions | None = None,
-) -> LearntNetwork:
+) -> LearnedNetwork:
     """Join the parts of a network that several parties learned.
 
     Parameters
@@ -142,24 +142,24 @@ def merge_networks(
     """
     names = [f"network {i}" if isinstance(n, Network) else str(n) for i, n in enumerate(networks, 1)]
     whole = _merged([_network(n) for n in networks], names)
-    done = LearntNetwork(whole, sidecars.new("estimated", str(uuid.uuid4()), None, []), None, _remarks(whole))
+    done = LearnedNetwork(whole, sidecars.new("estimated", str(uuid.uuid4()), None, []), None, _remarks(whole))
     return done if compare is None else _compared(done, compare, csv)
 
 
-def _learnt(
+def _learned(
     structure: Network, names: Sequence[str], parties: Sequence[Party], asked: Estimation
-) -> LearntNetwork:
+) -> LearnedNetwork:
     wanted = list(dict.fromkeys(m for n in names for m in structure[n].family))
     with ExitStack() as stack:
         joined = join(parties, wanted, {n.name: n.states for n in structure}, stack)
         found, records = learn_parameters(structure, names, joined, asked)
     found = replace(found, sources=tuple(p.source for p in parties if p.released))
-    return LearntNetwork(found, joined.sidecar, records, [*joined.remarks, *_remarks(found)])
+    return LearnedNetwork(found, joined.sidecar, records, [*joined.remarks, *_remarks(found)])
 
 
 def _with_structure(
     parties: Sequence[Party], how: str, nodes: Sequence[str], asked: Estimation
-) -> LearntNetwork:
+) -> LearnedNetwork:
     """Return a tree over the columns, learned from the published codes of each two of them."""
     columns = [n for p in parties for n in p.table.schema.names if n != COLUMN]
     _check_nodes(nodes, columns)
@@ -168,11 +168,11 @@ def _with_structure(
         wanted = [n for n in columns if n in (nodes or usual)]
         joined = join(parties, wanted, {}, stack)
         structure, remarks = learn_structure(joined.table, joined.sidecar, wanted, how)
-    done = _learnt(structure, wanted, parties, asked)
+    done = _learned(structure, wanted, parties, asked)
     return replace(done, remarks=[*remarks, *done.remarks])
 
 
-def _compared(done: LearntNetwork, reference: Network | TableLike, csv: CsvOptions | None) -> LearntNetwork:
+def _compared(done: LearnedNetwork, reference: Network | TableLike, csv: CsvOptions | None) -> LearnedNetwork:
     """Return the same with its distances from a reference: a network, its file, or original records."""
     if isinstance(reference, (str, Path)) and Path(reference).suffix.lower() in NETWORKS:
         reference = load(reference)
@@ -182,7 +182,7 @@ def _compared(done: LearntNetwork, reference: Network | TableLike, csv: CsvOptio
             what = f"{quoted(party.table.name)} is a release, not an original"
             raise MismatchError("reference-is-release", what, OWN)
         names = [n.name for n in done.network if n.parameters is not None]
-        reference = _learnt(done.network, names, [party], Estimation()).network
+        reference = _learned(done.network, names, [party], Estimation()).network
     found = distances(reference, done.network)
     if named := [f"{quoted(d.node)} where {w or 'always'}" for d in found for w in d.where]:
         why = "a state that the reference has there was estimated as impossible, which"
@@ -245,7 +245,7 @@ def _disagreement(a: Node, b: Node) -> str:
 
 def _remarks(network: Network) -> list[str]:
     """Return the report's remarks on a learned network: missing intervals, exact nodes, total epsilon."""
-    empty, thin, said = list[str](), list[str](), list[str]()
+    empty, thin, sentences = list[str](), list[str](), list[str]()
     for node in network:
         if node.records is None or node.std_error is None:
             continue
@@ -253,15 +253,15 @@ def _remarks(network: Network) -> list[str]:
             where = f"{quoted(node.name)} where {network.configuration(node, j) or 'always'}"
             (thin if node.records[j] else empty).append(where)
     if empty:
-        said.append(f"No records are estimated for {_first(empty)}, so its parameters are equal shares.")
+        sentences.append(f"No records are estimated for {_first(empty)}, so its parameters are equal shares.")
     if thin:
         why = "too few records, or a matrix without an inverse"
-        said.append(f"No standard errors for {_first(thin)}: {why}.")
+        sentences.append(f"No standard errors for {_first(thin)}: {why}.")
     if exact := [n.name for n in network if n.exact]:
-        said.append(f"Exact, because counted from original columns, and not protected: {listed(exact)}.")
+        sentences.append(f"Exact, because counted from original columns, and not protected: {listed(exact)}.")
     if partly := [n.name for n in network if n.raw and not n.exact]:
-        said.append(f"The tables of {listed(partly)} also have original columns, which are not protected.")
-    return said + _promise([s.epsilon for s in network.sources])
+        sentences.append(f"The tables of {listed(partly)} also have original columns, which are not protected.")
+    return sentences + _promise([s.epsilon for s in network.sources])
 
 
 def _promise(epsilons: Sequence[float | None]) -> list[str]:

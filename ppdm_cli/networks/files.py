@@ -159,10 +159,10 @@ def _of_bif(text: str) -> Network:
     """Read BIF; our comments about a node take precedence over the format's own statements."""
     comments, nodes = dict(_COMMENT.findall(text)), read_bif(text)
     heads = [msgspec.json.decode(c, type=NetworkHead) for i, c in comments.items() if not i]
-    said = {i: msgspec.json.decode(c, type=StoredNetworkNode) for i, c in comments.items() if i}
+    decoded = {i: msgspec.json.decode(c, type=StoredNetworkNode) for i, c in comments.items() if i}
     for i, node in enumerate(nodes):
-        own = said.get(node.name)
-        names = tuple(said[p].name if p in said else p for p in node.parents)
+        own = decoded.get(node.name)
+        names = tuple(decoded[p].name if p in decoded else p for p in node.parents)
         nodes[i] = replace(node, parents=names) if own is None else _node(own, names, node.parameters)
     return Network.of(nodes, [s for h in heads for s in _sources(h)])
 

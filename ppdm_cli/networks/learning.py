@@ -190,7 +190,7 @@ def learn_parameters(
     nodes = {
         n.name: Node(n.name, n.parents * (n.name in names), states[n.name]) for n in network if n.name in wanted
     }
-    learnt = Network(nodes)
+    learned = Network(nodes)
     families = {n: axes_of(joined.sidecar, network[n].family) for n in names}
     laws = dict[str, PooledLaw]()
     if several:
@@ -205,7 +205,7 @@ def learn_parameters(
         records, each = 0, _counted(families, joined)
     for name, observed in each:
         node, own = nodes[name], float(observed.sum())
-        at_of, shape = [at[m] for m in node.family], learnt.shape(node)
+        at_of, shape = [at[m] for m in node.family], learned.shape(node)
         found = _Counts(observed, families[name], node.family, at_of, shape, laws.get(name))
         theta, error, rows = _estimated(found, asked)
         records = records if several else int(own)

@@ -193,23 +193,23 @@ class Distance:
     where: tuple[str, ...] = ()
 
 
-def distances(reference: Network, learnt: Network) -> list[Distance]:
+def distances(reference: Network, learned: Network) -> list[Distance]:
     found = []
-    for node in (n for n in learnt if n.parameters is not None):
+    for node in (n for n in learned if n.parameters is not None):
         other = reference.nodes.get(node.name)
         if other is None or other.parameters is None or set(other.parents) != set(node.parents):
             what = f"the reference has no parameters for {quoted(node.name)}, or gives it other parents"
             raise MismatchError("incomparable-node", what, SAME_STRUCTURE)
         order = [other.family.index(n) for n in node.family]
-        states = [_codes(learnt[n], reference[n]) for n in node.family]
-        true, weights = np.zeros(learnt.shape(node)), np.zeros(learnt.shape(node)[:-1])
+        states = [_codes(learned[n], reference[n]) for n in node.family]
+        true, weights = np.zeros(learned.shape(node)), np.zeros(learned.shape(node)[:-1])
         true[np.ix_(*states)] = other.parameters.reshape(reference.shape(other)).transpose(order)
         weights[np.ix_(*states[:-1])] = _shares(reference, other).transpose(order[:-1])
         true = true.reshape(-1, len(node.states))
         with np.errstate(divide="ignore", invalid="ignore"):
             each = np.where(true > 0, true * np.log(true / np.asarray(node.parameters)), 0.0).sum(axis=1)
             each = np.where(weights.ravel() > 0, weights.ravel() * each, 0.0)
-        where = (learnt.configuration(node, int(j)) for j in np.flatnonzero(np.isinf(each)))
+        where = (learned.configuration(node, int(j)) for j in np.flatnonzero(np.isinf(each)))
         found.append(Distance(node.name, max(float(each.sum()), 0.0), tuple(where)))
     return found
 

@@ -43,7 +43,7 @@ from ppdm_cli.perturbing.recipe_choice import (
 )
 from ppdm_cli.perturbing.record_keys import KeyFile
 from ppdm_cli.perturbing.resolve_run import asked_of, describe, earlier_sidecar, grouped, sidecars_of, task_of
-from ppdm_cli.perturbing.row_order import RowBlocks, in_order, telling
+from ppdm_cli.perturbing.row_order import RowBlocks, in_order, revealed_columns
 from ppdm_cli.releases import Account, Entering, is_promised, opened, rows_taken_text, sentences
 from ppdm_cli.sidecar import MOST_COPIES, Sidecar
 from ppdm_cli.tables import (
@@ -68,7 +68,7 @@ __all__ = [
     "FEW_CLEAN", "QUESTION", "AttributePlan", "Design", "Plan", "Release", "RowBlocks", "Setting",
     "chosen_number", "csv_settings", "describe", "expected_errors", "in_order", "locating", "perturb",
     "possible", "questions", "ranked", "read_reading", "read_toml", "recommended", "relative_error",
-    "settled_plan", "telling",
+    "revealed_columns", "settled_plan",
 ]  # fmt: skip
 
 

@@ -20,7 +20,7 @@ from ppdm_cli.files import changed
 from ppdm_cli.perturbing.count_errors import Expected, expected_errors, refuse_useless, unchanged, unlearnable
 from ppdm_cli.perturbing.plan import Plan
 from ppdm_cli.perturbing.resolving import ResolvedPlan, clipped
-from ppdm_cli.perturbing.row_order import in_order, telling
+from ppdm_cli.perturbing.row_order import in_order, revealed_columns
 from ppdm_cli.perturbing.substitution import Checks
 from ppdm_cli.privacy import FEW
 from ppdm_cli.tables import Table, loaded
@@ -56,7 +56,7 @@ class InputChecks:
     """True if the domains are an earlier release's."""
     copies: int = 1
     checks: Checks = field(default_factory=Checks)
-    telling: list[str] = field(default_factory=list)
+    revealed: list[str] = field(default_factory=list)
     """Attributes whose values the order of the rows reveals; none if it is not the data's."""
 
     @cached_property
@@ -76,11 +76,11 @@ class InputChecks:
         if self.checks.order is not None:
             kept = [a.name for a in self.plan.attributes if a.role == "kept"]
             hidden = [a.name for a in self.plan.attributes if a.role != "kept"]
-            self.telling = telling(self.checks.order, hidden, kept)
-        if self.telling and not self.asked.keep_order:
+            self.revealed = revealed_columns(self.checks.order, hidden, kept)
+        if self.revealed and not self.asked.keep_order:
             raise RefusedError(
                 "order-reveals",
-                f"the order of the rows reveals {listed(self.telling)}: rows near each other are too "
+                f"the order of the rows reveals {listed(self.revealed)}: rows near each other are too "
                 "similar, or too different",
                 self._unordered(),
             )
@@ -97,7 +97,7 @@ class InputChecks:
             "dropped": dropped,
             "left_out": self.left_out,
             "merged": self._moved(self.checks.merged),
-            "telling_order": self.telling,
+            "telling_order": self.revealed,
             "in_order_of": identifier if ordered else None,
             "clipped": self._moved(self.checks.moved),
             "errors": {n: None if e is None else e.value for n, e in self.expected.items()},
@@ -117,7 +117,7 @@ class InputChecks:
             whole = (
                 one.dtype.startswith(("int", "uint")) and one.domain_from == "data" and one.edges is not UNSET
             )
-            if whole and one.name in self.telling:
+            if whole and one.name in self.revealed:
                 drop = argument("drop", [one.name])
                 return f"add {drop} if {quoted(one.name)} numbers people or cases; otherwise {steps}"
         return steps

@@ -253,7 +253,7 @@ def converted(name: str, type_: object, value: object) -> Any:
     except (msgspec.ValidationError, OverflowError, ValueError):
         if literals and int not in kinds:
             raise unknown(name.replace("_", " "), value, literals) from None
-    what, such = next(said for kind, said in _EXPECTED.items() if kind in kinds)
+    what, such = next(words for kind, words in _EXPECTED.items() if kind in kinds)
     more = f", or {' or '.join(literals)}" if literals else ""
     raise UsageError("wrong-type", f"{name}: {quoted(value)} is not {what}", f"use one such as {such}{more}")
 

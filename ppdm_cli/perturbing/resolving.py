@@ -177,8 +177,8 @@ def resolve(
     perturbed = perturbed_columns(schema, plan, identifier)
     if not perturbed:
         raise nothing_perturbed()
-    learnt = {n: facts[n] for n in undeclared(schema, plan, identifier)}
-    refuse_rare(learnt, perturbed, plan.rare, "records" if plan.person is None else "persons")
+    read_domains = {n: facts[n] for n in undeclared(schema, plan, identifier)}
+    refuse_rare(read_domains, perturbed, plan.rare, "records" if plan.person is None else "persons")
     domains = {n: _domain(schema, n, own, plan, facts) for n, own in perturbed.items()}
     rounds: Rounds | None = None
     if (number := plan.few) is not None:
@@ -203,9 +203,9 @@ def resolve(
         kind = schema.field(name).type
         if name in perturbed:
             origin: Literal["declared", "data"] = "declared" if perturbed[name].declares_domain else "data"
-            told = described(name, domains[name].domain, origin, beyond.get(name, UNSET))
+            attribute = described(name, domains[name].domain, origin, beyond.get(name, UNSET))
             outside = _outside(domains[name], perturbed[name], bool(plan.clip))
-            attributes.append(told.changed(group=perturbed[name].group, outside=outside))
+            attributes.append(attribute.changed(group=perturbed[name].group, outside=outside))
         elif name in plan.keep:
             attributes.append(_kept(name, kind, facts.get(name) if name == plan.class_ else None))
     aside = {*plan.drop, *({identifier, plan.person} - {*plan.keep})}
@@ -295,10 +295,10 @@ def described(
     name: str, domain: Domain, origin: Literal["declared", "data"], beyond: Beyond | UnsetType = UNSET
 ) -> Attribute:
     """Return a perturbed attribute as the sidecar writes it."""
-    told: dict[str, Any] = domain.written()
+    fields: dict[str, Any] = domain.written()
     if isinstance(domain, Bins):
-        told["representative"] = domain.representative
-    made = Attribute(name=name, role="perturbed", domain_from=origin, beyond=beyond, **told)
+        fields["representative"] = domain.representative
+    made = Attribute(name=name, role="perturbed", domain_from=origin, beyond=beyond, **fields)
     return made.of_domain(domain)
 
 

@@ -25,7 +25,7 @@ from ppdm_cli.engine import workers
 
 FALSE_ALARM = 1e-4
 """The chance that a file in random order is refused, all attributes, lags and tests together."""
-TELLING = 0.1
+REVEALING = 0.1
 """The share of the possible excess of likeness, or of difference, that is refused unless it is chance."""
 LAGS = (*range(1, 13), 24, 28, 30, 31, 48, 52, 60, 96, 100, 168, 365)
 """Steps between the rows compared: all short ones, and the hours, days, weeks and months of series."""
@@ -113,23 +113,23 @@ def _ranks(column: pa.Array, ties: str) -> np.ndarray:
     return np.frombuffer(pc.rank(column, tiebreaker=ties).buffers()[1], np.uint64).astype(np.int64) - 1
 
 
-def telling(sample: RowBlocks, perturbed: Sequence[str], kept: Sequence[str] = ()) -> list[str]:
+def revealed_columns(sample: RowBlocks, perturbed: Sequence[str], kept: Sequence[str] = ()) -> list[str]:
     """Return the perturbed attributes that the row order reveals, beyond the information of kept columns."""
     places, columns = sample.columns()
     if not len(places):
         return []
     test = _Test(places, None, len(perturbed))
     with workers() as pool:
-        tells = pool.map(test.tells, (columns[n] for n in perturbed))
-        found = [n for n, does in zip(perturbed, tells, strict=True) if does]
+        reveals = pool.map(test.reveals, (columns[n] for n in perturbed))
+        found = [n for n, does in zip(perturbed, reveals, strict=True) if does]
     if not found or not kept:
         return found
     groups = [_groups(columns[n]) for n in kept]
-    given = _strata([g for g in groups if test.tells(g)])
+    given = _strata([g for g in groups if test.reveals(g)])
     if given is None:
         return found
     test = _Test(places, given, len(perturbed))
-    return [n for n in found if test.tells(columns[n])]
+    return [n for n in found if test.reveals(columns[n])]
 
 
 def in_order(sample: RowBlocks, name: str) -> bool:
@@ -166,9 +166,9 @@ class _Test:
         groups = self._groups[lag : lag + len(rows)][rows]
         return np.bincount(groups, minlength=len(self._sizes)).astype(np.float64)
 
-    def tells(self, codes: Codes) -> bool:
+    def reveals(self, codes: Codes) -> bool:
         """Return whether codes some steps apart are more, or less, alike than by chance, and by enough."""
-        return any(s >= TELLING and p < self._level for _, s, p in self.measured(codes))
+        return any(s >= REVEALING and p < self._level for _, s, p in self.measured(codes))
 
     def measured(self, codes: Codes) -> list[tuple[int, float, float]]:
         """Return lag, share of the possible excess and bound of its chance, for equality, then for ranks."""

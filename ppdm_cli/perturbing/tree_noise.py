@@ -98,7 +98,7 @@ class NoiseAdder(OwnersTask):
     def report(self, checks: Checks) -> NoiseReport:
         counts, tree = self.counts, self.noise.tree
         wrong = None if self.class_noise is None else self.class_noise.wrong()
-        told = np.ones(counts.shape) if self.noise.class_scheme == "class-all-leaves" else counts
+        weights = np.ones(counts.shape) if self.noise.class_scheme == "class-all-leaves" else counts
         rules, leaves = rules_of(tree), []
         for number, node in enumerate(self.membership.nodes.tolist()):
             held, most = int(counts[number].sum()), int(counts[number].argmax())
@@ -106,7 +106,7 @@ class NoiseAdder(OwnersTask):
                 leaf: dict[str, Any] = {"rule": rules[node], "class": tree.labels[most], "records": held}
                 leaf["others"] = held - int(counts[number, most])
                 if wrong is not None:
-                    own = np.flatnonzero(told[number])
+                    own = np.flatnonzero(weights[number])
                     leaf["wrong"] = {str(tree.labels[c]): float(wrong[number, c]) for c in own}
                 leaves.append(leaf)
         expected = expected_changes(counts) if wrong is not None else 0.0
@@ -317,24 +317,24 @@ class NoiseReport:
 
     def sentences(self) -> list[str]:
         """Return the sentences for the owner, also on unprotected attributes."""
-        said = []
+        facts = []
         if self.class_ in self.changed:
             actual = self.changed[self.class_]
-            said.append(f"Classes changed: {actual} of {self.records} (expected: {self.expected:.1f}).")
+            facts.append(f"Classes changed: {actual} of {self.records} (expected: {self.expected:.1f}).")
         few = [n for n in self.altered if self.changed.get(n, 0) < self.records / 2]
         if few:
-            said.append(
+            facts.append(
                 f"Fewer than half of the values of {', '.join(few)} changed: noise in percent of the value "
                 "leaves zeros and many small numbers. Noise in percent of the attribute's own sd alters "
                 "more."
             )
         if self.unable:
-            said.append(
+            facts.append(
                 f"Innocent, but not altered, because noise can't be added to them: {', '.join(self.unable)}."
             )
         if self.intruder is not None:
             i = self.intruder
-            said.append(
+            facts.append(
                 f"An attacker who knows {', '.join(self.altered)} of a person faces {i.bits:.2f} bits of "
                 f"doubt among {counted(i.candidates, 'published record')}. The attacker is "
                 f"{percent(i.truth)} sure of the right one, and picks it as the most likely in "
@@ -344,16 +344,16 @@ class NoiseReport:
         pure = [leaf for leaf in self.leaves if not leaf["others"]]
         if pure and "class-all-leaves" not in self.schemes:
             held = sum(leaf["records"] for leaf in pure)
-            said.append(
+            facts.append(
                 f"Not protected: the classes of the {counted(held, 'record')} in {len(pure)} leaves of one "
                 "class are published unchanged. Anyone who knows the attributes on the path to such a leaf "
                 "knows them."
             )
-        said.append(
+        facts.append(
             "Not protected: the attributes that the tree tests on a record's own path are published "
             "unchanged, and so is every kept column."
         )
-        return said
+        return facts
 
 
 def _intruder(work: NoiseAdder, checks: Checks, altered: list[str]) -> Intruder | None:

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from ppdm_cli import dtypes
 from ppdm_cli.domain import CALENDAR, starts
 from ppdm_cli.engine import Batch, Sketch, fold
-from ppdm_cli.perturbing import QUESTION, RowBlocks, in_order, relative_error, telling
+from ppdm_cli.perturbing import QUESTION, RowBlocks, in_order, relative_error, revealed_columns
 from ppdm_cli.planning.csv_reading import Written
 from ppdm_cli.privacy import FEW
 from ppdm_cli.tables import Table
@@ -173,7 +173,7 @@ def advised(
     codes = {o.name: _codes(columns[o.name]) for o in found if o.look is not None and o.perturbed}
     sample = RowBlocks(list(codes), looks.sample.seen, [[places, *codes.values()]])
     sorted_by = [o.name for o in found if o.drop == "an identifier" and in_order(looks.sample, o.name)]
-    return found, [*telling(sample, list(codes)), *sorted_by]
+    return found, [*revealed_columns(sample, list(codes)), *sorted_by]
 
 
 def _lay_over(one: Advice, own: Mapping[str, Any]) -> None:
@@ -276,8 +276,8 @@ def _identifies(name: str, kind: pa.DataType, look: Sketch, column: pa.Array) ->
 
 
 def _share(column: pa.Array, pattern: str) -> float:
-    told = column.drop_null()
-    return float(pc.mean(pc.match_substring_regex(told, pattern)).as_py() or 0.0) if len(told) else 0.0
+    values = column.drop_null()
+    return float(pc.mean(pc.match_substring_regex(values, pattern)).as_py() or 0.0) if len(values) else 0.0
 
 
 def _judge_text(one: Advice, look: Sketch, column: pa.Array, gamma: float | Decimal) -> None:
@@ -301,11 +301,11 @@ def _judge_text(one: Advice, look: Sketch, column: pa.Array, gamma: float | Deci
 
 def _is_prose(look: Sketch, column: pa.Array) -> bool:
     """Return whether text is written, not chosen: it is long, or of several words, and hardly ever the same."""
-    told = column.drop_null()
-    if look.values < 0.2 * (look.rows - look.nulls) or not len(told):
+    texts = column.drop_null()
+    if look.values < 0.2 * (look.rows - look.nulls) or not len(texts):
         return False
-    length = float(pc.mean(pc.utf8_length(told)).as_py())
-    return length > 30 or float(pc.mean(pc.count_substring(told, " ")).as_py()) > 2.5
+    length = float(pc.mean(pc.utf8_length(texts)).as_py())
+    return length > 30 or float(pc.mean(pc.count_substring(texts, " ")).as_py()) > 2.5
 
 
 def _judge_number(one: Advice, kind: pa.DataType, look: Sketch, column: pa.Array) -> None:

@@ -81,13 +81,13 @@ class Dialect:
     """The points that a person should check."""
 
 
-def sniff(paths: Sequence[Path], said: CsvOptions | None = None) -> Dialect:
+def sniff(paths: Sequence[Path], asked: CsvOptions | None = None) -> Dialect:
     """Return how a table's parts are written: by the first one and its owner, the encoding by all."""
     encodings = {encoding_of(p) for p in paths}
     encoding = next((e for e in _WESTERN if e in encodings), min(encodings))
     with files.readable(paths[0]), open_bytes(paths[0]) as stream:
         head = stream.read(LOOKED_AT)
-    return dialect_of(head, encoding, said or CsvOptions(), cut=len(head) == LOOKED_AT)
+    return dialect_of(head, encoding, asked or CsvOptions(), cut=len(head) == LOOKED_AT)
 
 
 def encoding_of(path: Path) -> str:
@@ -134,7 +134,7 @@ def _without_mark(head: bytes) -> str | None:
     return "utf-16-be" if len(even) > 3 and even.count(0) > 0.4 * len(even) and not odd.count(0) else None
 
 
-def dialect_of(head: bytes, encoding: str, said: CsvOptions, cut: bool = False) -> Dialect:
+def dialect_of(head: bytes, encoding: str, asked: CsvOptions, cut: bool = False) -> Dialect:
     """Return how the beginning of a CSV is written; `cut` means that its last row is not whole."""
     text = head.decode(encoding, "replace").removeprefix("\ufeff") + "\n" * (not cut)
     scores = sorted(((_score(text, d), -i, d) for i, d in enumerate(DELIMITERS)), reverse=True)
@@ -142,15 +142,15 @@ def dialect_of(head: bytes, encoding: str, said: CsvOptions, cut: bool = False) 
     doubts = []
     if best and best < SURE * second:
         doubts.append("two delimiters fit: check the columns")
-    if encoding in _WESTERN and "encoding" not in said.given:
+    if encoding in _WESTERN and "encoding" not in asked.given:
         added = argument("encoding")
         doubts.append(f"not UTF-8, so it was read as {encoding}: check the accented letters, or add {added}")
     first, *below = first_rows(text, delimiter if best else ",") or [[]]
-    header = bool({*said.types} & {*first}) or not (
+    header = bool({*asked.types} & {*first}) or not (
         any(looks_like_data(c) for c in first if c) or like_below(first, below)
     )
-    header = header if said.header is None else said.header
-    if not header and said.header is None:
+    header = header if asked.header is None else asked.header
+    if not header and asked.header is None:
         doubts.append("the first line looks like a record, so columns are numbered")
     return Dialect(delimiter if best else ",", encoding, header, not doubts, tuple(doubts))
 

@@ -143,31 +143,31 @@ def _middles(sidecar: Sidecar, question: Question) -> list[str]:
             first, last = domain.edges[:-1].astype(float), domain.tops()
             half = (last - first).max() / 2 * unit(domain.kind)
             middles.append(f"{quoted(name)} ({half:,.6g})")
-    said = []
+    sentences = []
     if middles:
-        said.append(
+        sentences.append(
             "Each value counts as the middle of its bin. It may differ from that by at most: "
             f"{', '.join(middles)}. "
             "The intervals leave this out. Quantiles spread values evenly inside bins."
         )
-    return said
+    return sentences
 
 
 def _missing(rows: Sequence[Row]) -> list[str]:
-    said = []
+    sentences = []
     if none := sum(r.value is None for r in rows):
-        said.append(f"Missing answers: {none}. The release can't rule out a division by 0.")
+        sentences.append(f"Missing answers: {none}. The release can't rule out a division by 0.")
     coarse = sum(r.value is not None and r.low is None and r.p is None for r in rows)
     if coarse:
-        said.append(
+        sentences.append(
             f"Missing intervals: {coarse}. Too few values were randomised there to compute a reliable one."
         )
     if beyond := sum(_is_beyond(r) for r in rows):
-        said.append(
+        sentences.append(
             f"Answers outside their interval: {beyond}. An unbiased value may be impossible, such as a "
             "share below 0, but intervals are cut to possible values."
         )
-    return said
+    return sentences
 
 
 def _is_beyond(row: Row) -> bool:

@@ -191,8 +191,8 @@ def _nothing_left(tree: Node) -> None:
         read = _READ.get(type(node).__name__, {"this", "expression", "expressions"})
         for name, value in node.args.items():
             if value and name not in read:
-                said = name.strip("_").upper().replace("_", " ")
-                raise _no(said if node is tree else f"{said} in {_shown(node)}")
+                clause = name.strip("_").upper().replace("_", " ")
+                raise _no(clause if node is tree else f"{clause} in {_shown(node)}")
 
 
 def _nothing_lost(text: str, tree: Node) -> None:
@@ -309,8 +309,8 @@ def _aggregate(tree: Node, where: Condition | None) -> Aggregate:
         given = []
     least, most = TAKES[name]
     if not least <= len(given) <= most:
-        told = f"{_shown(tree)}: {name} takes {counted(most, 'argument')}"
-        raise UsageError("wrong-number-of-arguments", told, f"the functions are {ANSWERS}")
+        problem = f"{_shown(tree)}: {name} takes {counted(most, 'argument')}"
+        raise UsageError("wrong-number-of-arguments", problem, f"the functions are {ANSWERS}")
     if name == "share":
         return Aggregate(name, (_condition(given[0]),), where)
     if name == "median":

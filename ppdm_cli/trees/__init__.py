@@ -356,23 +356,25 @@ def train(
             export.fill(done.tree, note)
         # all is written: only now is anything renamed
         commit(*([] if labelled is None else [labelled]), *(e.into for e in exports), tree_file)
-    said = note if any(e.has_note for e in exports) else None
-    return Trained(done, None if test is None else tested, importance(done.tree), likeness, said)
+    elsewhere_note = note if any(e.has_note for e in exports) else None
+    return Trained(done, None if test is None else tested, importance(done.tree), likeness, elsewhere_note)
 
 
 def _note(done: Fitted | FromRelease) -> str:
     """Return the sentence on missing values in exports, and the records that they change."""
     alike = argument("heaviest", True)
-    says = (
+    sentence = (
         "In the export, a missing value or an unseen category follows the most common branch, as in predict "
         f"{alike}"
     )
     short = [f"{f.name} by {f.prefix}" for f in done.tree.features if f.prefix]
     if short:
-        says += f". Text is compared by its first characters: {', '.join(short)}"
+        sentence += f". Text is compared by its first characters: {', '.join(short)}"
     if isinstance(done, FromRelease):
-        return f"{says}."
-    return f"{says}. This changes the label of {done.elsewhere} of {counted(done.records, 'training record')}."
+        return f"{sentence}."
+    return (
+        f"{sentence}. This changes the label of {done.elsewhere} of {counted(done.records, 'training record')}."
+    )
 
 
 @overload

@@ -189,7 +189,7 @@ class Labeller:
         self.has_class = tree.class_name in names
 
     def measured(self, batch: Batch) -> Measured | None:
-        return self(batch).told
+        return self(batch).state
 
     def __call__(self, batch: Batch) -> Made[Measured | None]:
         predicted = self._descent.predicted(self._descent.outcomes(batch), batch.rows)

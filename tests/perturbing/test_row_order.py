@@ -21,7 +21,7 @@ import pytest
 from ppdm_cli import perturb
 from ppdm_cli.errors import RefusedError
 from ppdm_cli.perturbing import row_order
-from ppdm_cli.perturbing.row_order import RowBlocks, _judged, _Sums, _Test, telling
+from ppdm_cli.perturbing.row_order import RowBlocks, _judged, _Sums, _Test, revealed_columns
 from tests.vocabulary import raises
 
 Order = Callable[[np.ndarray, np.random.Generator], np.ndarray]
@@ -104,7 +104,7 @@ def sample_of(columns: dict[str, Any], parts: int = 1) -> RowBlocks:
 
 
 def tells(codes: np.ndarray, parts: int = 1) -> bool:
-    return bool(telling(sample_of({"x": codes}, parts), ["x"]))
+    return bool(revealed_columns(sample_of({"x": codes}, parts), ["x"]))
 
 
 @pytest.mark.parametrize("name", TELLING)
