@@ -44,7 +44,7 @@ LEAST_WIDTH = 1e-70
 """The least width of a domain: the fourth powers of errors, which intervals need, must be finite and not 0."""
 
 
-Learnt = TypeVar("Learnt")
+Knowledge = TypeVar("Knowledge")
 
 
 class Guess(NamedTuple):
@@ -338,7 +338,7 @@ class Adversary:
         self.fitting: tuple[str, ...] = ()
         """Kept columns that someone knows of the person whose row they look for."""
         self.class_figures: list[ClassFigures] = []
-        self._learnt: dict[object, Any] = {}
+        self._knowledge: dict[object, Any] = {}
         axes = self._studied(axes_of(sidecar, [a.name for a in sidecar.perturbed]))
         self.label = self._class(axes, "record" in asked)
         """The class, or an attribute with few values that takes its place for the attack on records."""
@@ -415,11 +415,11 @@ class Adversary:
                 found[name] = max(found.get(name, 1.0), channel.matrix.amplification)
         return {n: g**release.copies for n, g in found.items()}
 
-    def once(self, learn: Callable[[Adversary], Learnt]) -> Learnt:
+    def once(self, learn: Callable[[Adversary], Knowledge]) -> Knowledge:
         """Return what several attacks learn alike; only the first of them computes it."""
-        if learn not in self._learnt:
-            self._learnt[learn] = learn(self)
-        found: Learnt = self._learnt[learn]
+        if learn not in self._knowledge:
+            self._knowledge[learn] = learn(self)
+        found: Knowledge = self._knowledge[learn]
         return found
 
     @cached_property

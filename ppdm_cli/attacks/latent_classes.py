@@ -136,17 +136,17 @@ def learn_classes(columns: SampleColumns) -> tuple[LatentClasses, LatentClasses]
         tuple(columns.matrix(p) for p in places),
         tuple(c.kept for c in columns.channels),
     )
-    learnt, held = (
+    training, held = (
         _indicators(columns, r) for r in (np.flatnonzero(~columns.held)[:MOST_RECORDS], judges(columns))
     )
     score, steps = -np.inf, 0
     while steps < MOST_STEPS:
-        tried = best.improved(learnt, priors)
+        tried = best.improved(training, priors)
         found = float(logsumexp(tried.scores(held), axis=1).sum())
         if found < score + LEAST_RISE:
             break
         best, score, steps = tried, found, steps + 1
-    whole, every = best, vstack([learnt, held], format="csr")
+    whole, every = best, vstack([training, held], format="csr")
     for _ in range(max(3, steps // 4)):
         whole = whole.improved(every, priors)
     return best, whole

@@ -88,7 +88,7 @@ class Link(Attack):
         assert isinstance(counted, SampledRecords)
         modelled, known = [*self._known, *self._rest], len(self._known)
         coins, sample = counted.joined()
-        population = Population.learnt(modelled, self._every, [sample.codes[t.name] for t in modelled])
+        population = Population.learned(modelled, self._every, [sample.codes[t.name] for t in modelled])
         people = sample.part(np.argsort(coins)[: self._people])
         shown, recipes = [people.codes[t.name] for t in modelled], people.recipes
         if people.truths is not None:

@@ -34,7 +34,7 @@ class Population:
     tables: Likelihoods
 
     @classmethod
-    def learnt(cls, targets: Sequence[AttackedAttribute], strata: Strata, codes: Sequence[Codes]) -> Self:
+    def learned(cls, targets: Sequence[AttackedAttribute], strata: Strata, codes: Sequence[Codes]) -> Self:
         """Learn from a sample of records, whose codes these are."""
         sizes, laws = np.ones(1), [t.prior[:, None] for t in targets]
         small = all(t.separate and t.matrix.outputs <= LARGEST_DOMAIN for t in targets)

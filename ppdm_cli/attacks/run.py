@@ -145,8 +145,8 @@ class AttackRun:
                 continue
             if why := kind.why_not(adversary):
                 out.setdefault(why, []).append(name)
-            elif (learnt := kind.learn(adversary)) is not None:
-                self.attacks.append(learnt)
+            elif (attack := kind.learn(adversary)) is not None:
+                self.attacks.append(attack)
         for why, names in out.items():
             if some := [n for n in names if n in adversary.named]:
                 adversary.remarks.append(f"Not attacked, because {why}: {listed(some)}.")

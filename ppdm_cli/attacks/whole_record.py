@@ -49,7 +49,7 @@ from ppdm_cli.attacks.scoring import Beliefs, Measures, Worth, enough, estimable
 from ppdm_cli.engine import step
 from ppdm_cli.errors import UsageError, argument, listed
 from ppdm_cli.estimating import TINY, Part, Steps, Stop, Tables, shares
-from ppdm_cli.joint import FOLDS, LABEL, Law, Learnt
+from ppdm_cli.joint import FOLDS, LABEL, Law, LearnedModel
 
 MOST_MODEL_WORK = 1 << 24
 """The most multiplications, about, by which the model guesses a record whose cells are withheld."""
@@ -74,7 +74,7 @@ class Record(Attack):
         "Bayes' rule on the whole record, including kept columns and the class, all learned from the release."
     )
 
-    def __init__(self, adversary: Adversary, found: Learnt) -> None:
+    def __init__(self, adversary: Adversary, found: LearnedModel) -> None:
         self._targets, self._record_gamma = adversary.targets, adversary.gamma
         self._posterior = adversary.once(Posterior)
         self.strength = 2 if adversary.noisy else 7
@@ -159,7 +159,7 @@ class Record(Attack):
             for n, b in self._posteriors(model, codes).items()
         }
 
-    def _choose(self, found: Learnt, columns: SampleColumns) -> None:
+    def _choose(self, found: LearnedModel, columns: SampleColumns) -> None:
         """Choose the model of each attribute that predicts held-out answers best."""
         rows, by_model = judges(columns), dict[str, Floats]()
         codes = [c[rows] for c in columns.codes]
@@ -167,7 +167,7 @@ class Record(Attack):
             by_model = self._opinions(found.held[0], codes)
         self._joint = []
         latent = learn_classes(columns) if len(columns.channels) >= FEWEST_COLUMNS else None
-        for place, bayes, held in learnt_bayes(columns, [self._columns[n] for n in self._answers]):
+        for place, bayes, held in learned_bayes(columns, [self._columns[n] for n in self._answers]):
             name, tried = self.channels[place].name, {"bayes": held}
             if latent is not None:
                 tried["latent"] = latent[0].likely(place, codes)
@@ -190,10 +190,10 @@ class Record(Attack):
         places = [self._columns[n] for n in self._chosen]
         return {
             self._name(p): _likely(self._chosen[self._name(p)], p, bayes, latent)
-            for p, bayes, _ in learnt_bayes(columns, places)
+            for p, bayes, _ in learned_bayes(columns, places)
         }
 
-    def _measure(self, found: Learnt) -> dict[str, Worth]:
+    def _measure(self, found: LearnedModel) -> dict[str, Worth]:
         """Estimate the scores of guesses for records that the models were learned with and without."""
         worth: dict[str, Worth] = {}
         every = (*found.sample.codes, found.sample.labels)
@@ -320,7 +320,7 @@ class NaiveBayes:
         return np.asarray(softmax(logs, axis=1))
 
 
-def learnt_bayes(columns: SampleColumns, places: Collection[int]) -> Iterator[tuple[int, NaiveBayes, Floats]]:
+def learned_bayes(columns: SampleColumns, places: Collection[int]) -> Iterator[tuple[int, NaiveBayes, Floats]]:
     """Yield the naive Bayes of each of these columns, and the beliefs about held-out records without them."""
     places = set(places)
     evidence: dict[int, list[tuple[float, PairEvidence, PairEvidence]]] = {p: [] for p in places}

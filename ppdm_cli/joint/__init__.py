@@ -32,13 +32,12 @@ from ppdm_cli.joint.sample import (
     read,
     usable,
 )
-from ppdm_cli.joint.screening import Tells, screened
+from ppdm_cli.joint.screening import AttributeScores, screened
 
 __all__ = [
-    "CELLS", "COIN", "FOLDS", "LABEL", "LARGEST_DOMAIN", "MOST_CHANNELS", "Forest", "GivenKept", "JointTable",
-    "Law", "Learnt", "Model",
-    "Sample", "Tells", "alone", "class_of", "departure", "kept_channels", "learn", "picked",
-    "read", "screened", "spanning", "usable",
+    "CELLS", "COIN", "FOLDS", "LABEL", "LARGEST_DOMAIN", "MOST_CHANNELS", "AttributeScores", "Forest",
+    "GivenKept", "JointTable", "Law", "LearnedModel", "Model", "Sample", "alone", "class_of", "departure",
+    "kept_channels", "learn", "picked", "read", "screened", "spanning", "usable",
 ]  # fmt: skip
 
 LEAST = 2.0
@@ -82,9 +81,9 @@ class Candidate:
         found = np.full((len(tempers), sample.records), np.nan)
         for fold, own in held.items():
             rows = np.flatnonzero(sample.folds == fold)
-            said = own.said([c[rows] for c in sample.codes])
+            likelihoods = own.likelihoods([c[rows] for c in sample.codes])
             for n, temper in enumerate(tempers):
-                found[n, rows] = replace(own, temper=temper).rise(said, sample.labels[rows])
+                found[n, rows] = replace(own, temper=temper).rise(likelihoods, sample.labels[rows])
         best = int(np.nansum(found, axis=1).argmax())
         temper = tempers[best]
         by_fold = {f: replace(m, temper=temper) for f, m in held.items()}
@@ -92,7 +91,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, eq=False)
-class Learnt:
+class LearnedModel:
     """A learned joint distribution of a release."""
 
     sample: Sample
@@ -105,7 +104,7 @@ class Learnt:
     """The same model learned without each fold, which shows how certain it is."""
     linked: Law | None
     """The model that records are drawn from: the same, or the forest if records withhold cells."""
-    careful: Learnt | None = None
+    careful: LearnedModel | None = None
     """Naive Bayes, to be called not confirmed, if held-out records confirm no model of a perturbed class."""
     confirmed: bool = True
 
@@ -116,14 +115,14 @@ class Learnt:
         return self.sample.shares(published) * published.sum()
 
 
-def learn(sample: Sample, cells: int = CELLS) -> Learnt:
+def learn(sample: Sample, cells: int = CELLS) -> LearnedModel:
     """Learn the simplest model within one standard error of the best, or none if nothing is confirmed.
 
     With kept columns that is the law of what was perturbed given what was kept, unless a joint table of
     perturbed columns makes the records of a fold that was held back more likely.
     """
     if not sample.records:
-        return Learnt(sample, "none", None, 0.0, {}, {}, None)
+        return LearnedModel(sample, "none", None, 0.0, {}, {}, None)
     if any(c.kept for c in sample.channels):
         return _with_kept(sample, cells)
     growing = Growing(sample, cells)
@@ -133,15 +132,15 @@ def learn(sample: Sample, cells: int = CELLS) -> Learnt:
     gains = {c.name: float(np.nanmean(c.scores)) for c in candidates}
     linked = candidates[-1].model if sample.varies else None
 
-    def of(taken: Candidate) -> Learnt:
+    def of(taken: Candidate) -> LearnedModel:
         gain, last = float(np.nanmean(taken.scores)), linked or taken.model
-        return Learnt(sample, taken.name, taken.model, gain, gains, taken.held, last)
+        return LearnedModel(sample, taken.name, taken.model, gain, gains, taken.held, last)
 
     confirmed = [c for c in candidates if _stands_out(c, sample)]
     if confirmed:
         return of(_taken(sample, confirmed))
     careful = replace(of(simple[0]), confirmed=False) if not sample.label.kept else None
-    return Learnt(sample, "none", None, 0.0, gains, {}, linked, careful)
+    return LearnedModel(sample, "none", None, 0.0, gains, {}, linked, careful)
 
 
 def _taken(sample: Sample, confirmed: Sequence[Candidate]) -> Candidate:
@@ -159,7 +158,7 @@ def _taken(sample: Sample, confirmed: Sequence[Candidate]) -> Candidate:
     return best
 
 
-def _with_kept(sample: Sample, cells: int) -> Learnt:
+def _with_kept(sample: Sample, cells: int) -> LearnedModel:
     """Learn the law given kept columns, and take a joint table of perturbed ones only if it is better."""
     rows, judges = (np.flatnonzero((sample.folds == JUDGING) == held) for held in (False, True))
     without, codes = learn_given_kept(sample, rows), [c[judges] for c in sample.codes]
@@ -170,14 +169,16 @@ def _with_kept(sample: Sample, cells: int) -> Learnt:
     gains, held = {"kept": gain}, {JUDGING: without}
     table = _joint_table(sample, cells)
     if table is None:
-        return Learnt(sample, "kept", law, gain, gains, held, law)
+        return LearnedModel(sample, "kept", law, gain, gains, held, law)
     left = {own.place for own in law.laws} - {*table.model.places, LABEL}
     better = table.held[JUDGING].published(codes, labels) + without.alone(codes, labels, left) - given
     if better.mean() <= CLEARLY * _error(better):
-        return Learnt(sample, "kept", law, gain, gains, held, law)
+        return LearnedModel(sample, "kept", law, gain, gains, held, law)
     # withheld cells of the other attributes are drawn too, and only the law has all of them
     linked = law if sample.varies else table.model
-    return Learnt(sample, "joint", table.model, float(np.nanmean(table.scores)), gains, table.held, linked)
+    return LearnedModel(
+        sample, "joint", table.model, float(np.nanmean(table.scores)), gains, table.held, linked
+    )
 
 
 def _joint_table(sample: Sample, cells: int) -> Candidate | None:
@@ -224,9 +225,9 @@ def _table(sample: Sample, grown: Found) -> Candidate:
 
 
 def _by_fold(
-    name: str, sample: Sample, growing: Growing, learnt: tuple[Forest, dict[int, Forest]]
+    name: str, sample: Sample, growing: Growing, models: tuple[Forest, dict[int, Forest]]
 ) -> Candidate:
-    whole, held = learnt
+    whole, held = models
     known, label = sample.shares(sample.label_counts.sum(axis=0)), sample.label_matrix
     coin = sample.coin
     by_fold = {f: Model(label, growing.shares[f], forest, coin=coin) for f, forest in held.items()}

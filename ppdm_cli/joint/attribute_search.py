@@ -195,8 +195,8 @@ def class_likelihood(held: Sequence[Tables | None]) -> Callable[[Sequence[Tables
         for number, there, counts in parts:
             own = expected[number].reshape(*counts.shape[:2], -1)[:, :, there].astype(np.float64)
             chances = np.maximum(own, 1e-300) / np.maximum(own.sum(axis=1, keepdims=True), 1e-300)
-            said = (counts * np.log(chances)).sum(axis=(1, 2))
-            scores = scores + said if scores.size else said
+            likelihoods = (counts * np.log(chances)).sum(axis=(1, 2))
+            scores = scores + likelihoods if scores.size else likelihoods
         return scores[None]
 
     return judge

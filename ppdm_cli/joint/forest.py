@@ -83,17 +83,17 @@ class Forest:
         for branch in reversed(branches):
             own, place = branch.chances.T, branch.place
             if place in inner:
-                told = evidence[place] @ own
-                largest = np.maximum(told.max(axis=1), 1e-300)
-                told = told / largest[:, None]
+                message = evidence[place] @ own
+                largest = np.maximum(message.max(axis=1), 1e-300)
+                message = message / largest[:, None]
             else:  # alone it says what its code says
                 table = self.matrices[place] @ own
                 tops = np.maximum(table.max(axis=1), 1e-300)
-                told, largest = (table / tops[:, None])[codes[place]], tops[codes[place]]
+                message, largest = (table / tops[:, None])[codes[place]], tops[codes[place]]
             log += np.log(largest)
             if branch.parent >= 0:
-                up[place] = told
-                evidence[branch.parent] = evidence[branch.parent] * told
+                up[place] = message
+                evidence[branch.parent] = evidence[branch.parent] * message
         return evidence, up, log
 
     def marginals(self, codes: Sequence[Codes], labels: Codes) -> list[Floats]:
@@ -149,8 +149,8 @@ class Forest:
     def _dealt(self, branch: Branch, published: Codes, numbers: Floats) -> np.ndarray:
         """Return original codes by the monotone plan between the published distribution and the original."""
         original = branch.chances[0]
-        shown = self.matrices[branch.place] @ original
-        places = (np.cumsum(shown) - shown)[published] + numbers * shown[published]
+        odds = self.matrices[branch.place] @ original
+        places = (np.cumsum(odds) - odds)[published] + numbers * odds[published]
         return np.searchsorted(np.cumsum(original)[:-1], places, side="right")
 
     def sampled(self, label: int, records: int, rng: np.random.Generator) -> list[np.ndarray]:
@@ -180,8 +180,8 @@ def learn_forests(
         fitted = _pairs(sample, marginals, chosen)
     else:
         small = [p for p in combinations(chosen, 2) if sample.cells(p) <= PAIR_CELLS]
-        shown = [p for p in small if sample.strata.together(p)]
-        fitted = _of_sub_tables(sample, marginals, shown, STOP)
+        published = [p for p in small if sample.strata.together(p)]
+        fitted = _of_sub_tables(sample, marginals, published, STOP)
     wholes = fitted[0][2]
 
     def weights(judges: Sequence[int]) -> dict[Pair, Floats]:
@@ -277,9 +277,9 @@ def _fitted(
     both = both.reshape(*table.shape[:2], *held.shape[2:])
     alone = both.sum(axis=3, keepdims=True) * both.sum(axis=2, keepdims=True)
     now, alone = (t.reshape(*table.shape[:2], -1) for t in (both, alone))
-    told = now * (label.T @ (held.reshape(*held.shape[:2], -1) / np.maximum(label @ now, TINY)))
+    weights = now * (label.T @ (held.reshape(*held.shape[:2], -1) / np.maximum(label @ now, TINY)))
     rise = np.log(shares(now, 2) / np.maximum(shares(alone, 2), TINY) + TINY)
-    gain = (told * rise).sum(axis=2, dtype=np.float64)
+    gain = (weights * rise).sum(axis=2, dtype=np.float64)
     more = table
     if fold == 0:  # a few more steps with the records that were held back
         which = np.flatnonzero(problems(gain[:, :, None] > EDGE).reshape(len(fit.table), -1).any(axis=1))
@@ -342,8 +342,8 @@ def _fitted_together(
 
     def judge(expected: Sequence[Tables], which: np.ndarray) -> Floats:
         each = zip(held, expected, strict=True)
-        said = [(h[which] * np.log(np.maximum(e, TINY))).reshape(len(which), -1).sum(axis=1) for h, e in each]
-        return np.asarray(np.sum(said, axis=0)[:, None], np.float64)
+        scores = [(h[which] * np.log(np.maximum(e, TINY))).reshape(len(which), -1).sum(axis=1) for h, e in each]
+        return np.asarray(np.sum(scores, axis=0)[:, None], np.float64)
 
     steps = steps_of(tables_of, [e - h for e, h in zip(every, held, strict=True)])
     fit = steps.stopped(start, judge, stop)

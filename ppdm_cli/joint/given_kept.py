@@ -121,7 +121,7 @@ class GivenKept:
         return replace(self, laws=tuple(laws))
 
     @property
-    def telling(self) -> tuple[int, ...]:
+    def tested(self) -> tuple[int, ...]:
         """Return the perturbed places that depend on the class, or that the class depends on."""
         own = [law for law in self.laws if law.place != LABEL]
         first = len(self.kept) + self.label_kept

@@ -95,36 +95,36 @@ class JointTable:
 
     @cached_property
     def _tables(self) -> dict[int, tuple[list[int], Tables]]:
-        """Return the tables that `_told` has made so far."""
+        """Return the tables that `_informative` has made so far."""
         return {}
 
-    def _told(self, silent: int) -> tuple[list[int], Tables]:
+    def _informative(self, silent: int) -> tuple[list[int], Tables]:
         """Return the informative places, and the expected table of their published codes.
 
         `silent` has a bit set for each place that isn't.
         """
         if silent not in self._tables:
-            told = [i for i in range(len(self.places)) if not silent >> i & 1]
-            hidden = tuple(1 + i for i in range(len(self.places)) if i not in told)
-            table = forward(self.table.sum(axis=hidden), [self.matrices[i] for i in told])
-            self._tables[silent] = told, table
+            informative = [i for i in range(len(self.places)) if not silent >> i & 1]
+            hidden = tuple(1 + i for i in range(len(self.places)) if i not in informative)
+            table = forward(self.table.sum(axis=hidden), [self.matrices[i] for i in informative])
+            self._tables[silent] = informative, table
         return self._tables[silent]
 
     def likelihood(self, codes: Sequence[Codes]) -> Floats:
         """Return p(published codes | class), (records, classes)."""
         own = [codes[p] for p in self.places]
         if not any(s.any() for s in self._silent):
-            table = self._told(0)[1]  # by class in memory, where sums over the classes are quick
+            table = self._informative(0)[1]  # by class in memory, where sums over the classes are quick
             return table.reshape(len(table), -1).take(joined(own, table.shape[1:]), axis=1).T
         which = np.zeros(len(own[0]), np.intp)
         for place, (code, silent) in enumerate(zip(own, self._silent, strict=True)):
             which += silent[code].astype(np.intp) << place
         found = np.empty((len(which), len(self.table)))
         for pattern in np.flatnonzero(np.bincount(which)).tolist():
-            told, table = self._told(pattern)
+            informative, table = self._informative(pattern)
             rows = np.flatnonzero(which == pattern)
-            cells: tuple[Any, ...] = (slice(None), *(own[i][rows] for i in told))
-            found[rows] = table[cells].T if told else table
+            cells: tuple[Any, ...] = (slice(None), *(own[i][rows] for i in informative))
+            found[rows] = table[cells].T if informative else table
         return found
 
     def logs(self, codes: Sequence[Codes]) -> Floats:

@@ -52,17 +52,17 @@ class Model:
         """Return whether the published label is the original one."""
         return bool((np.diagonal(self.label) == 1).all())
 
-    def said(self, codes: Sequence[Codes]) -> list[Floats]:
+    def likelihoods(self, codes: Sequence[Codes]) -> list[Floats]:
         """Return p(published attributes | class) up to a factor a record, (records, classes).
 
         With a coin, the two are for informative draws and for noise.
         """
         if self.coin is None:
             return [self.within.likelihood(codes)]
-        told, blind = self.within.logs(codes), self.within.logs(self._blind(codes))
-        top = np.maximum(told.max(axis=1), blind.max(axis=1))[:, None]
+        signal, blind = self.within.logs(codes), self.within.logs(self._blind(codes))
+        top = np.maximum(signal.max(axis=1), blind.max(axis=1))[:, None]
         lam, noise = self.coin.lam[codes[-1]], self.coin.noise(codes, self.places)
-        return [lam[:, None] * np.exp(told - top), noise[:, None] * np.exp(blind - top)]
+        return [lam[:, None] * np.exp(signal - top), noise[:, None] * np.exp(blind - top)]
 
     def _blind(self, codes: Sequence[Codes]) -> list[Codes]:
         """Return the kept parts of records that are noise; one for all records if nothing is kept."""
@@ -85,7 +85,7 @@ class Model:
 
     def chances(self, codes: Sequence[Codes], labels: Codes) -> Floats:
         """Return p(class | published record), (records, classes)."""
-        return normalised(self._own([self.joint(s) for s in self.said(codes)], labels))
+        return normalised(self._own([self.joint(s) for s in self.likelihoods(codes)], labels))
 
     def _own(self, joint: Sequence[Floats], labels: Codes) -> Floats:
         each = zip(joint, self._labels, strict=True)
@@ -97,26 +97,26 @@ class Model:
         logs = (self.temper * clear.logs(values) + np.log(np.maximum(self.shares, TINY)))[:, :classes]
         return normalised(np.exp(logs - logs.max(axis=1, keepdims=True)))
 
-    def scores(self, said: Sequence[Floats], labels: Codes) -> Floats:
+    def scores(self, likelihoods: Sequence[Floats], labels: Codes) -> Floats:
         """Return log p(published label | published attributes) of each record."""
-        joint = [self.joint(s) for s in said]
+        joint = [self.joint(s) for s in likelihoods]
         own, every = self._own(joint, labels).sum(axis=1), sum(j.sum(axis=1) for j in joint)
         return np.asarray(np.log(np.maximum(own, TINY) / np.maximum(every, TINY)))
 
-    def rise(self, said: Sequence[Floats], labels: Codes) -> Floats:
+    def rise(self, likelihoods: Sequence[Floats], labels: Codes) -> Floats:
         """Return the gain of a record's label from its attributes.
 
         The attributes' evidence about the coin alone, which a class under it shares, is subtracted.
         """
         if self.coin is None:
-            return self.scores(said, labels) - np.log(np.maximum(self.label @ self.shares, TINY))[labels]
-        unsaid = [np.repeat((s @ self.shares)[:, None], s.shape[1], axis=1) for s in said]
-        return self.scores(said, labels) - self.scores(unsaid, labels)
+            return self.scores(likelihoods, labels) - np.log(np.maximum(self.label @ self.shares, TINY))[labels]
+        baseline = [np.repeat((s @ self.shares)[:, None], s.shape[1], axis=1) for s in likelihoods]
+        return self.scores(likelihoods, labels) - self.scores(baseline, labels)
 
-    def telling(self, codes: Sequence[Codes], labels: Codes) -> Floats:
+    def informative(self, codes: Sequence[Codes], labels: Codes) -> Floats:
         """Return P(the draw was informative | record) by class: (records, classes)."""
-        told, blind = (s * label[labels] for s, label in zip(self.said(codes), self._labels, strict=True))
-        return np.asarray(told / np.maximum(told + blind, TINY))
+        signal, blind = (s * m[labels] for s, m in zip(self.likelihoods(codes), self._labels, strict=True))
+        return np.asarray(signal / np.maximum(signal + blind, TINY))
 
     def drawn(
         self, codes: Sequence[Codes], labels: Codes, numbers: Uniform
@@ -126,8 +126,8 @@ class Model:
         if not self.label_kept:
             classes = picked(self.chances(codes, labels), numbers(LABEL, rows))
         if self.coin is not None:
-            told = self.telling(codes, labels)[rows, classes]
-            codes = self.coin.as_noise(codes, numbers(COIN, rows) >= told)
+            signal = self.informative(codes, labels)[rows, classes]
+            codes = self.coin.as_noise(codes, numbers(COIN, rows) >= signal)
         return classes, self.within.draw(codes, classes, numbers)
 
     def published(self, codes: Sequence[Codes], labels: Codes) -> Floats:
@@ -135,8 +135,8 @@ class Model:
         logs = [self.within.logs(codes)]
         if self.coin is not None:
             noise = np.log(np.maximum(self.coin.noise(codes, self.places), TINY))[:, None]
-            told = np.log(np.maximum(self.coin.lam[codes[-1]], TINY))[:, None]
-            logs = [logs[0] + told, self.within.logs(self._blind(codes)) + noise]
+            signal = np.log(np.maximum(self.coin.lam[codes[-1]], TINY))[:, None]
+            logs = [logs[0] + signal, self.within.logs(self._blind(codes)) + noise]
         whole = [
             a + np.log(np.maximum(m[labels] * self.shares, TINY))
             for a, m in zip(logs, self._labels, strict=True)
@@ -149,13 +149,13 @@ class Model:
         chances = self.chances(codes, labels)
         sides = [(chances, codes)]
         if self.coin is not None:
-            told = self.telling(codes, labels)
-            sides = [(chances * told, codes), (chances * (1 - told), self.coin.as_noise(codes))]
+            signal = self.informative(codes, labels)
+            sides = [(chances * signal, codes), (chances * (1 - signal), self.coin.as_noise(codes))]
         found: list[Floats] = []
-        for weights, shown in sides:
+        for weights, published in sides:
             for c in np.flatnonzero(chances.any(axis=0)).tolist():
                 rows = np.flatnonzero(weights[:, c])
-                own = self.within.marginals([code[rows] for code in shown], np.full(len(rows), c))
+                own = self.within.marginals([code[rows] for code in published], np.full(len(rows), c))
                 found = found or [np.zeros((len(labels), m.shape[1])) for m in own]
                 for all_, m in zip(found, own, strict=True):
                     all_[rows] += normalised(m) * weights[rows, c, None]
@@ -169,8 +169,8 @@ class Model:
     def blind(self) -> Model:
         """Return a copy of the model that ignores published values, except for a kept class."""
         matrices = tuple(np.ones_like(m) for m in self.within.matrices)
-        told = self.label if self.label_kept else np.ones_like(self.label)
-        return replace(self, label=told, within=replace(self.within, matrices=matrices), coin=None)
+        label = self.label if self.label_kept else np.ones_like(self.label)
+        return replace(self, label=label, within=replace(self.within, matrices=matrices), coin=None)
 
 
 def alone(model: Model, sample: Sample, fold: int) -> Model:
@@ -201,14 +201,14 @@ def alone(model: Model, sample: Sample, fold: int) -> Model:
         return table_model(own, model.places, table(model.places))
     tables: dict[tuple[int, ...], Floats] = {}
 
-    def learnt(label: int, branch: Branch) -> Branch:
+    def relearned(label: int, branch: Branch) -> Branch:
         pair = tuple(sorted(p for p in (branch.place, branch.parent) if p >= 0))
         if pair not in tables:
             tables[pair] = table(pair) + 1e-12
         cells = tables[pair][label].reshape(1, -1) if branch.parent < 0 else tables[pair][label]
         return replace(branch, chances=shares(cells if branch.parent <= pair[0] else cells.T))
 
-    classes = [tuple(learnt(c, b) for b in branches) for c, branches in enumerate(model.within.classes)]
+    classes = [tuple(relearned(c, b) for b in branches) for c, branches in enumerate(model.within.classes)]
     return replace(model, shares=known, within=replace(model.within, classes=tuple(classes)))
 
 

@@ -216,12 +216,12 @@ class Sample:
             found.append(SubTable(counts, axes, stratum.exposures[own:], kept, by))
         return found
 
-    def telling(self) -> Sample:
+    def most_informative(self) -> Sample:
         """Return the sample of as many attributes as a model may have, the most informative ones."""
         if len(self.channels) <= MOST_CHANNELS or self.varies or not self.records:
             return self
-        said = [departure(self.counts([p]).sum(axis=0)) for p in range(len(self.channels))]
-        return self.only(np.sort(np.argsort(said, kind="stable")[-MOST_CHANNELS:]).tolist())
+        departures = [departure(self.counts([p]).sum(axis=0)) for p in range(len(self.channels))]
+        return self.only(np.sort(np.argsort(departures, kind="stable")[-MOST_CHANNELS:]).tolist())
 
     def only(self, places: Sequence[int]) -> Sample:
         """Return the sample of some attributes."""
@@ -344,7 +344,7 @@ def read(
     # the low bits choose the fold, the high ones who stays
     folds = (found.hashes & np.uint64(FOLDS - 1)).astype(np.uint8)
     *codes, labels = found.columns
-    return Sample(strata, codes, labels, folds, found.published).telling()
+    return Sample(strata, codes, labels, folds, found.published).most_informative()
 
 
 def departure(table: np.ndarray) -> float:

@@ -33,7 +33,7 @@ UNASKED = -1000.0
 
 
 @dataclass(frozen=True)
-class Tells:
+class AttributeScores:
     """Scores of attributes: nats by which the classes differ beyond chance, less a penalty for many tests."""
 
     alone: dict[str, float]
@@ -42,14 +42,14 @@ class Tells:
 
     def ranked(self) -> tuple[list[str], dict[str, float]]:
         """Return the attributes, the most informative first, with the score of each, alone or with another."""
-        told = {name: max(v, 0.0) for name, v in self.alone.items()}
+        scores = {name: max(v, 0.0) for name, v in self.alone.items()}
         for pair, v in self.together.items():
             for name in pair if v > 0 else ():
-                told[name] = max(told[name], max(self.alone[name], 0.0) + v)
-        return sorted(told, key=lambda n: -(told[n] + 1e-3 * self.alone[n])), told
+                scores[name] = max(scores[name], max(self.alone[name], 0.0) + v)
+        return sorted(scores, key=lambda n: -(scores[n] + 1e-3 * self.alone[n])), scores
 
 
-def screened(sample: Sample) -> Tells:
+def screened(sample: Sample) -> AttributeScores:
     """Return the scores of a sample's attributes for the class."""
     names = [c.name for c in sample.channels]
     shares = sample.shares(sample.label_counts.sum(axis=0))
@@ -65,12 +65,12 @@ def screened(sample: Sample) -> Tells:
         ordered = [sample.channels[p].domain.ordered > 0 for p in (a, b)]
         penalty = 2.0 if len(tables) == 1 else 1.4
         together[names[a], names[b]] = _sum([_score(s, ordered, shares, penalty) for s in tables])
-    return Tells(alone, together)
+    return AttributeScores(alone, together)
 
 
-def _sum(told: Sequence[float | None]) -> float:
+def _sum(scores: Sequence[float | None]) -> float:
     """Add up the scores of all tables; tables with too little data rank last."""
-    found = [t for t in told if t is not None]
+    found = [t for t in scores if t is not None]
     return sum(found) if found else UNASKED
 
 
@@ -177,12 +177,12 @@ def _by_main_effects(lam: Floats, exposures: Sequence[Exposure], effects: Sequen
     )
 
 
-def _of_interactions(whole: Floats, functions: Sequence[Floats], told: Sequence[Floats]) -> Floats:
+def _of_interactions(whole: Floats, functions: Sequence[Floats], means: Sequence[Floats]) -> Floats:
     """Return the variance of f g without the part of main effects, which are estimated from the same records.
 
     That is of f g - m_b f - m_a g, by the delta method; f and g have a mean of 0 over all records.
     """
-    (f, g), (m_a, m_b) = functions, (told[0][:, None], told[1][None, :])
+    (f, g), (m_a, m_b) = functions, (means[0][:, None], means[1][None, :])
 
     def mean(i: int, j: int) -> Floats:
         return _project(whole, [f**i, g**j])[0]

@@ -36,7 +36,7 @@ from ppdm_cli.privacy import believed_after, row_found
 from ppdm_cli.sidecar import MOST_RECIPES, Recipe
 
 if TYPE_CHECKING:
-    from ppdm_cli.joint import Tells
+    from ppdm_cli.joint import AttributeScores
 
 MOST_CHOSEN = 3
 """The most attributes of one record that are considered; more are less informative, and costly for a miner."""
@@ -171,7 +171,7 @@ class Design:
         """Return the gamma of each attribute, if all are published with an equal part."""
         return exp(self.setting.epsilon / (len(self.setting.sizes) + self._riding))
 
-    def _told(self, order: int) -> float:
+    def _information(self, order: int) -> float:
         """Return a record's information about so many attributes, mean over all sets, coverage included."""
         q, k = len(self.setting.sizes), self.k
         if k is None:
@@ -191,12 +191,12 @@ class Design:
     @cached_property
     def of_one(self) -> float:
         """Return n e1, the effective number of records for one attribute."""
-        return self._records * self._told(1)
+        return self._records * self._information(1)
 
     @cached_property
     def of_pair(self) -> float:
         """Return n e2, the effective number of records for a pair."""
-        return self._records * self._told(2)
+        return self._records * self._information(2)
 
     def count_error(self, N: int) -> float:
         """Return the expected error of a value's count, of N values, over the mean count."""
@@ -423,22 +423,22 @@ class Rounds:
     def first(self) -> list[Recipe]:
         return self._joined([self.maker.recipes([*combinations(self.maker.names, self.schedule[0].k)])])
 
-    def further(self, recipes: Sequence[Recipe], tells: Tells) -> list[Recipe]:
+    def further(self, recipes: Sequence[Recipe], scores: AttributeScores) -> list[Recipe]:
         """Return the recipes with those of one more round, from the records published in the rounds before."""
         done = 1 + max(r.round for r in recipes if isinstance(r.round, int))
         before = [[r for r in recipes if r.round == n] for n in range(1, done)]
-        return self._joined([*before, self.maker.recipes(self._sets(self.schedule[done - 1], tells))])
+        return self._joined([*before, self.maker.recipes(self._sets(self.schedule[done - 1], scores))])
 
-    def _sets(self, asked: Round, tells: Tells) -> list[tuple[str, ...]]:
-        ranked, told = tells.ranked()
-        ranked += [n for n in self.maker.names if n not in told]
+    def _sets(self, asked: Round, scores: AttributeScores) -> list[tuple[str, ...]]:
+        ranked, best_scores = scores.ranked()
+        ranked += [n for n in self.maker.names if n not in best_scores]
         names = set(ranked)
         if asked.by is ChooseBy.MAIN:
-            strongest = set(sorted(tells.alone, key=lambda n: -tells.alone[n])[: asked.most])
+            strongest = set(sorted(scores.alone, key=lambda n: -scores.alone[n])[: asked.most])
         else:
             best = ranked[: asked.most]
             if asked.by is ChooseBy.EFFECT:
-                some = [n for n in best if told.get(n, 0) > 0]
+                some = [n for n in best if best_scores.get(n, 0) > 0]
                 best = some if len(some) > 1 else best[:2]
             strongest = names = set(best)
         ordered = [n for n in self.maker.names if n in names]

@@ -33,7 +33,7 @@ from ppdm_cli.releases import RecipeInUse, in_rounds, recipes_in_use
 from ppdm_cli.sidecar import COLUMN, UNPROMISED, Attribute, CoinsOrigin, Outside, Privacy, Recipe, Scheme
 
 if TYPE_CHECKING:
-    from ppdm_cli.joint import Tells
+    from ppdm_cli.joint import AttributeScores
 
 MOST_TOGETHER = 1 << 20
 """The most combinations of attributes that are perturbed together."""
@@ -92,10 +92,10 @@ class ResolvedPlan:
         sums = [sum(d.weight for d in r) for r in in_rounds(self.in_use)]
         return [s // gcd(*sums) for s in sums] if self.rounds is None else self.rounds.shares
 
-    def with_round(self, tells: Tells) -> ResolvedPlan:
+    def with_round(self, scores: AttributeScores) -> ResolvedPlan:
         """Return the plan with the recipes of one more round, from the rounds so far."""
         assert self.rounds is not None
-        recipes = self.rounds.further(self.recipes, tells)
+        recipes = self.rounds.further(self.recipes, scores)
         beyond = self.rounds.maker.beyond(recipes)
         attributes = [a.changed(beyond=beyond.get(a.name, UNSET)) for a in self.attributes]
         return replace(self, attributes=attributes, recipes=recipes)

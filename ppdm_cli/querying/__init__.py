@@ -58,9 +58,9 @@ class Answers(Displayed):
         found["answer"] = [r.title for r in self.rows]
         found |= {n: [getattr(r, n) for r in self.rows] for n in _FIGURES}
         if any(r.p is not None for r in self.rows):
-            told = [r.p for r in self.rows]
-            together = iter(holm([p for p in told if p is not None]))
-            found |= {"p": told, "p_holm": [None if p is None else next(together) for p in told]}
+            p_values = [r.p for r in self.rows]
+            together = iter(holm([p for p in p_values if p is not None]))
+            found |= {"p": p_values, "p_holm": [None if p is None else next(together) for p in p_values]}
         if self.against is not None:
             others = {(r.group, r.title): r for r in self.against.rows}
             beside = [difference(r, others.get((r.group, r.title))) for r in self.rows]

@@ -318,18 +318,18 @@ def _row(
         value, p, share = computed.of(sums, sampled, clean)
         figures = [value, np.nan, np.nan, np.nan, known.n * share]
         if computed.shown is not None and np.isfinite(p):
-            told = computed.shown(sums)
-            figures[:4] = told.value, sqrt(told.variance(covariance)), *told.interval(covariance, z)
+            figure = computed.shown(sums)
+            figures[:4] = figure.value, sqrt(figure.variance(covariance)), *figure.interval(covariance, z)
         return Row(group, title, *(finite(float(v)) for v in (*figures, p)))
     if isinstance(computed, Quantile):
         value, low, high, moves = computed.of(sums, covariance, z)
         std_error, sure = np.nan, True
     else:
-        told = corrected(computed, sums, covariance)
-        sure = told.sure(covariance)
-        value, moves = told.value if sure else np.nan, (told.square or told).gradient
-        low, high = told.interval(covariance, z) if sure else (np.nan, np.nan)
-        std_error = sqrt(told.variance(covariance)) if sure and (told.square is None or low > 0) else np.nan
+        figure = corrected(computed, sums, covariance)
+        sure = figure.sure(covariance)
+        value, moves = figure.value if sure else np.nan, (figure.square or figure).gradient
+        low, high = figure.interval(covariance, z) if sure else (np.nan, np.nan)
+        std_error = sqrt(figure.variance(covariance)) if sure and (figure.square is None or low > 0) else np.nan
     if _coarse(known, place, some, moves):
         std_error = low = high = np.nan
     worth = np.nan

@@ -134,22 +134,22 @@ class Figure:
 
 def corrected(computed: Callable[[Floats], Figure], sums: Floats, covariance: Floats) -> Figure:
     """Return a function of sums, minus the bias from their errors and its curvature; intervals need none."""
-    told = computed(sums)
-    if told.square is not None:
-        square = corrected(lambda moved: computed(moved).square or told, sums, covariance)
+    figure = computed(sums)
+    if figure.square is not None:
+        square = corrected(lambda moved: computed(moved).square or figure, sums, covariance)
         root = square.root()
-        return replace(root, value=0.0 if square.value <= 0 else root.value, limits=told.limits)
-    moving = np.flatnonzero(told.gradient)
-    if told.linear or not len(moving) or not np.isfinite(told.gradient).all():
-        return told
+        return replace(root, value=0.0 if square.value <= 0 else root.value, limits=figure.limits)
+    moving = np.flatnonzero(figure.gradient)
+    if figure.linear or not len(moving) or not np.isfinite(figure.gradient).all():
+        return figure
     spreads, ways = np.linalg.eigh(covariance[np.ix_(moving, moving)])
     bias = 0.0
     for spread, way in zip(spreads, ways.T, strict=True):
         step = np.zeros(len(sums))
         step[moving] = STEP * sqrt(max(float(spread), 0.0)) * way
         there, back = computed(sums + step).value, computed(sums - step).value
-        bias += (there + back - 2 * told.value) / (2 * STEP**2)
-    return replace(told, value=told.value - bias) if np.isfinite(bias) else told
+        bias += (there + back - 2 * figure.value) / (2 * STEP**2)
+    return replace(figure, value=figure.value - bias) if np.isfinite(bias) else figure
 
 
 def _fieller(above: Figure, below: Figure, covariance: Floats, z: float) -> tuple[float, float]:
@@ -501,9 +501,9 @@ class Compiler:
 
         return share
 
-    def _fits(self, chosen: np.ndarray, of: Column, *told: Any) -> Test:
-        shares = np.array(told[1::2], float)
-        truths = [self.scope.truth(Predicate(of.name, "among", (v,))) for v in told[::2]]
+    def _fits(self, chosen: np.ndarray, of: Column, *given: Any) -> Test:
+        shares = np.array(given[1::2], float)
+        truths = [self.scope.truth(Predicate(of.name, "among", (v,))) for v in given[::2]]
         places = [self.scope.sum(chosen & t.true, ()) for t in truths]
 
         def compared(sums: Floats) -> tuple[list[Figure], Floats]:
@@ -523,15 +523,15 @@ class Compiler:
         sizes = [self.scope.sum(own & code, ()) for code in self._codes(by.name)]
 
         def compared(sums: Floats) -> tuple[list[Figure], Floats]:
-            told, n = [e(sums) for e in each], np.maximum(sums[sizes], 0.0)
-            ratios = [t.ratio for t in told if t.ratio is not None]
-            if len(ratios) == len(told):  # nothing is divided by a group that may be empty
+            figures, n = [e(sums) for e in each], np.maximum(sums[sizes], 0.0)
+            ratios = [t.ratio for t in figures if t.ratio is not None]
+            if len(ratios) == len(figures):  # nothing is divided by a group that may be empty
                 below = [b for _, b in ratios]
                 middle = added(sums, [a for a, _ in ratios]) / added(sums, below)
                 return [a - b * middle for a, b in ratios], np.array([b.value for b in below])
             n = np.maximum(n, FLOOR * n.mean()) / max(n.sum(), 1e-300)
-            middle = added(sums, [t * Figure.constant(float(s), sums) for t, s in zip(told, n, strict=True)])
-            return [t - middle for t in told], 1 / np.maximum(n, 1e-300)
+            middle = added(sums, [t * Figure.constant(float(s), sums) for t, s in zip(figures, n, strict=True)])
+            return [t - middle for t in figures], 1 / np.maximum(n, 1e-300)
 
         return Test(compared)
 

@@ -156,13 +156,15 @@ class ScoreReader:
         last = np.where(pairs, rounds, -1).max(axis=0)
         pairs &= rounds == last
         pairs[np.ix_(range(len(self.scored)), free, free)] = True
-        told = np.repeat(np.array([k.lam**2 for k in self.scored])[:, None, None], len(self.sources), 1) * pairs
-        told[np.ix_(range(len(self.scored)), free, free)] = 1.0
-        sums = np.tensordot(records, told, 1)
+        factors = (
+            np.repeat(np.array([k.lam**2 for k in self.scored])[:, None, None], len(self.sources), 1) * pairs
+        )
+        factors[np.ix_(range(len(self.scored)), free, free)] = 1.0
+        sums = np.tensordot(records, factors, 1)
         if not (sums > 0).all():
             one, other = (self.sources[i] for i in np.argwhere(sums <= 0)[0])
             raise never_together([*dict.fromkeys([one.name, other.name])])
-        return np.asarray(told * records.sum() / sums)
+        return np.asarray(factors * records.sum() / sums)
 
 
 def regressed(table: Table, sidecar: Sidecar, asked: Aggregate) -> list[tuple[str, float, float]]:
@@ -186,9 +188,9 @@ def regressed(table: Table, sidecar: Sidecar, asked: Aggregate) -> list[tuple[st
     whole = (sums[0] * weights[:, each][:, :, each]).sum(axis=0)
     H, weakest = _solvable(whole[np.ix_(rest, rest)], spread[rest], ridge)
     solved = np.linalg.solve(H, whole[rest, y])
-    told, way = np.zeros((2, len(labels)))
-    told[rest], told[y], way[rest] = -solved, 1.0, weakest
-    parts = fold(table, partial(_errors, reader, weights, told, way), _added, columns=columns)
+    factors, way = np.zeros((2, len(labels)))
+    factors[rest], factors[y], way[rest] = -solved, 1.0, weakest
+    parts = fold(table, partial(_errors, reader, weights, factors, way), _added, columns=columns)
     assert parts is not None
     meat, one, sizes = parts
     known = records > 0

@@ -89,11 +89,11 @@ def over_domain(predicate: Predicate, domain: Domain) -> np.ndarray:
             what = f"the domain of {quoted(predicate.column)} lacks {counted(missing, 'value')} in the question"
             step = f"use one of {', '.join(map(quoted, domain.labels()[:_EDGES]))}"
             raise UsageError("literal-outside-domain", what, step)
-        told = [mark in predicate.values for mark in domain.marks]
+        matches = [mark in predicate.values for mark in domain.marks]
     else:
         edge, strictly = predicate.values[0], predicate.asks == "below"
-        told = [bool(mark < edge if strictly else mark <= edge) for mark in domain.marks]
-    found[: domain.ordinary] = told
+        matches = [bool(mark < edge if strictly else mark <= edge) for mark in domain.marks]
+    found[: domain.ordinary] = matches
     return found
 
 
@@ -130,17 +130,17 @@ def over_column(predicate: Predicate, column: pa.Array) -> np.ndarray:
         return np.where(null, TRUE, FALSE).astype(np.uint8)
     if dtypes.is_discrete(column.type):
         among = pc.is_in(column, value_set=pa.array(predicate.values, column.type))
-        told = among.to_numpy(zero_copy_only=False)
+        matches = among.to_numpy(zero_copy_only=False)
     else:
         values = dtypes.carrier(column)
         with np.errstate(invalid="ignore", over="ignore"):  # past the column's largest number is infinity
             if predicate.asks == "among":
-                told = np.isin(values, np.array(predicate.values, values.dtype))
+                matches = np.isin(values, np.array(predicate.values, values.dtype))
             elif predicate.asks == "below":
-                told = values < predicate.values[0]
+                matches = values < predicate.values[0]
             else:
-                told = values <= predicate.values[0]
-    return np.where(null, NULL, told).astype(np.uint8)
+                matches = values <= predicate.values[0]
+    return np.where(null, NULL, matches).astype(np.uint8)
 
 
 def nulls(column: pa.Array) -> np.ndarray:

@@ -27,7 +27,7 @@ from ppdm_cli.engine import Writing, destination, step, write
 from ppdm_cli.errors import RefusedError, UsageError, argument, listed, quoted, unknown
 from ppdm_cli.estimating import DEFAULT, ESTIMATORS
 from ppdm_cli.files import one_run
-from ppdm_cli.joint import CELLS, LARGEST_DOMAIN, Learnt, class_of, learn, read, usable
+from ppdm_cli.joint import CELLS, LARGEST_DOMAIN, LearnedModel, class_of, learn, read, usable
 from ppdm_cli.reconstructing.dealer import Dealer, DealtBatch, Drawer, Planner
 from ppdm_cli.releases import Strata, axis_of, open_releases, opened, spooled
 from ppdm_cli.sidecar import Past, Reconstruction, Sidecar
@@ -121,9 +121,9 @@ def reconstruct(
         table = spooled(table, stack)
         drawer, withheld = None, None
         proven = method in (None, "joint")
-        learnt = _learnt(table, sidecar, label, cells) if label is not None and proven else None
-        if learnt is not None and learnt.linked is not None:
-            drawer, withheld = Drawer.of(learnt, sidecar), learnt.sample.withheld
+        learned = _learned(table, sidecar, label, cells) if label is not None and proven else None
+        if learned is not None and learned.linked is not None:
+            drawer, withheld = Drawer.of(learned, sidecar), learned.sample.withheld
         planned = Planner(table, sidecar, estimator, proven).planned(label, drawer)
         method = "global" if label is None else "by-class" if drawer is None else "joint"
         how = Reconstruction(method, estimator, spread, shuffle)  # type: ignore[arg-type]
@@ -146,7 +146,7 @@ def reconstruct(
     return Reconstructed(done, target.frame, how, totals, drawn, withheld)
 
 
-def _learnt(table: Table, sidecar: Sidecar, label: Channel, cells: int) -> Learnt | None:
+def _learned(table: Table, sidecar: Sidecar, label: Channel, cells: int) -> LearnedModel | None:
     """Return the learned joint distribution of the release; None if no column is small enough."""
     if not usable(sidecar, label) and (label.kept or label.published.size > LARGEST_DOMAIN):
         return None

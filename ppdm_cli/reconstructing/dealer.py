@@ -22,7 +22,7 @@ from ppdm_cli.coins import Coins, places_of
 from ppdm_cli.domain import Domain
 from ppdm_cli.engine import Batch, Made, scan
 from ppdm_cli.estimating import ESTIMATORS, columns_of, largest_remainder
-from ppdm_cli.joint import COIN, LABEL, Law, Learnt, departure
+from ppdm_cli.joint import COIN, LABEL, Law, LearnedModel, departure
 from ppdm_cli.releases import Strata, axes_of, axis_of, encoded
 from ppdm_cli.repeatable import Deal, Staircase, hashed, uniform
 from ppdm_cli.sidecar import Sidecar
@@ -102,9 +102,9 @@ class Drawer:
     """The strata of the model's channels and the label."""
 
     @classmethod
-    def of(cls, learnt: Learnt, sidecar: Sidecar) -> Drawer:
-        assert learnt.linked is not None
-        model, channels, label = learnt.linked, learnt.sample.channels, learnt.sample.label
+    def of(cls, learned: LearnedModel, sidecar: Sidecar) -> Drawer:
+        assert learned.linked is not None
+        model, channels, label = learned.linked, learned.sample.channels, learned.sample.label
         strata = Strata.of_axes(sidecar, [*(channels[p] for p in model.places), label])
         return cls(model, channels, label, sidecar.release, strata)
 
@@ -132,7 +132,7 @@ class Drawer:
 
     def __call__(self, batch: Batch) -> tuple[Codes, dict[str, Codes]]:
         """Return the original labels, and the original codes of all drawn attributes by name."""
-        published, shown = self._published(batch)
+        published, published_labels = self._published(batch)
         channels = [self.channels[p] for p in self.model.places]
         labels = np.empty(batch.rows, code_type(self.label.domain.size))
         drawn = {c.name: np.empty(batch.rows, code_type(c.domain.size)) for c in channels}
@@ -147,7 +147,9 @@ class Drawer:
             def numbers_of(place: int, rows: np.ndarray, own: np.ndarray = own) -> Floats:
                 return uniform(own[rows], starts[place])
 
-            labels[part], found = self.model.drawn([p[part] for p in published], shown[part], numbers_of)
+            labels[part], found = self.model.drawn(
+                [p[part] for p in published], published_labels[part], numbers_of
+            )
             for channel, values in zip(channels, found, strict=True):
                 drawn[channel.name][part] = values
         perturbed = {c.name: drawn[c.name] for c in channels if not c.kept}

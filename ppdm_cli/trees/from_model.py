@@ -19,7 +19,7 @@ from ppdm_cli import dtypes
 from ppdm_cli.arrays import Floats, code_type
 from ppdm_cli.channels import Channel
 from ppdm_cli.domain import Bins, Categories
-from ppdm_cli.joint import LABEL, GivenKept, Law, Learnt, Model
+from ppdm_cli.joint import LABEL, GivenKept, Law, LearnedModel, Model
 from ppdm_cli.repeatable import hashed, uniform
 from ppdm_cli.trees.ensembles import ONE, Ensemble, distilled, ensemble, generator, part, rightly
 from ppdm_cli.trees.growing import Grown, Options, descended, grow, packed
@@ -59,11 +59,11 @@ class DrawnRecords:
 class ModelTrees:
     """Makes trees of a model; the same way for all records and without a fold."""
 
-    def __init__(self, learnt: Learnt, class_name: str, wanted: Ensemble = ONE) -> None:
-        self._learnt, self._sample = learnt, learnt.sample
-        self._label, self._class = learnt.sample.label, class_name
+    def __init__(self, learned: LearnedModel, class_name: str, wanted: Ensemble = ONE) -> None:
+        self._learned, self._sample = learned, learned.sample
+        self._label, self._class = learned.sample.label, class_name
         self.wanted = wanted
-        self._domains = {n: p for c in learnt.sample.channels for n, p in c.each()}
+        self._domains = {n: p for c in learned.sample.channels for n, p in c.each()}
         label = self._domains.setdefault(self._label.name, self._label.domain)
         assert isinstance(label, Categories)
         self._labels = tuple(label.values)
@@ -75,9 +75,9 @@ class ModelTrees:
 
     def places(self, model: Law) -> tuple[int, ...]:
         """Return the places that a tree may test: kept columns, and those that depend on the class."""
-        own, whole = model.places, self._learnt.model
+        own, whole = model.places, self._learned.model
         if isinstance(whole, GivenKept):
-            own = whole.telling
+            own = whole.tested
         return (*own, *(p for p in self.kept if p not in own))
 
     def on_cells(self, model: Law) -> bool:
@@ -89,7 +89,7 @@ class ModelTrees:
         """Return the settings that the tree records about its training."""
         if self.wanted != ONE:
             return DISTILLED if self.wanted.distil else self._in_ensembles
-        if self._learnt.model is not None and self.on_cells(self._learnt.model):
+        if self._learned.model is not None and self.on_cells(self._learned.model):
             return Options("gain", max(2.0, LEAST_BRANCH * self._sample.total), None, 0.25, True, False)
         each = self._sample.total / max(self._sample.records, 1) / self._copies
         return Options(min_records=max(2.0, 2 * each))
@@ -105,7 +105,7 @@ class ModelTrees:
 
         If most cells are withheld, a record adds little to the model: drawn classes are noise.
         """
-        return isinstance(self._learnt.model, Model) and (self._sample.varies or not self._learnt.confirmed)
+        return isinstance(self._learned.model, Model) and (self._sample.varies or not self._learned.confirmed)
 
     @property
     def _copies(self) -> int:
@@ -113,7 +113,7 @@ class ModelTrees:
 
     def leaf(self) -> Tree:
         """Return a tree of one leaf that knows only the classes' shares."""
-        counts = self._learnt.totals[: len(self._labels)]
+        counts = self._learned.totals[: len(self._labels)]
         none = np.full(1, -1, np.int32)
         return Tree(
             (), self._class, str(self._label.kind), self._labels, none, np.full(1, np.nan), none,
@@ -134,7 +134,7 @@ class ModelTrees:
         """
         attributes = self._sample.channels
         tables = np.stack(
-            [self._weights(m) for m in (model, *self._learnt.held.values()) if isinstance(m, Model)]
+            [self._weights(m) for m in (model, *self._learned.held.values()) if isinstance(m, Model)]
         )
         flat = tables.reshape(*tables.shape[:2], -1)
         kept = np.flatnonzero(flat[0].sum(axis=0) > 1e-7 * self._sample.total / flat.shape[2])
@@ -195,7 +195,7 @@ class ModelTrees:
             grown.counts = totalled(grown, ended.copy())
         if without is None and not self._sample.varies:
             # the same numbers draw from each model: what differs is what the records without a fold say
-            held = (self._drawn(m, f, min(HELD_DRAWS, self._copies)) for f, m in self._learnt.held.items())
+            held = (self._drawn(m, f, min(HELD_DRAWS, self._copies)) for f, m in self._learned.held.items())
             others = (landed(d.taught, grown, d.by_class) for d in held)
             prune(grown, np.stack([ended, *others], axis=1))
         return drawn.taught, grown
@@ -208,10 +208,10 @@ class ModelTrees:
     def _drawn_rows(self, model: Law, rows: np.ndarray, copies: int) -> DrawnRecords:
         """Draw class and values of some records, several times each."""
         sample, places, labels = self._sample, self.places(model), len(self._labels)
-        published, shown = [c[rows] for c in sample.codes], sample.labels[rows]
+        published, published_labels = [c[rows] for c in sample.codes], sample.labels[rows]
         classes, drawn, chances = [], [], []
         for copy in range(copies):
-            own, values = model.drawn(published, shown, partial(_numbers, rows, copy))
+            own, values = model.drawn(published, published_labels, partial(_numbers, rows, copy))
             by_place = dict(zip(model.places, values, strict=True))
             classes.append(own.astype(np.intp))
             drawn.append([by_place.get(p, published[p]) for p in places])
@@ -249,7 +249,7 @@ class ModelTrees:
     def right(self, model: Model, tree: Tree) -> np.ndarray:
         """Return whether a tree, or an ensemble, is right about each record that a model makes up."""
         rng = np.random.Generator(np.random.SFC64(SEED))
-        numbers = np.rint(self._learnt.totals / max(self._sample.total, 1) * MADE_UP).astype(int)
+        numbers = np.rint(self._learned.totals / max(self._sample.total, 1) * MADE_UP).astype(int)
         made = [model.within.sampled(c, int(n), rng) for c, n in enumerate(numbers)]
         classes = np.repeat(np.arange(len(numbers)), numbers)
         codes = [np.concatenate(c) for c in zip(*made, strict=True)]

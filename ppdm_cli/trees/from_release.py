@@ -14,7 +14,7 @@ from ppdm_cli.display import Displayed
 from ppdm_cli.domain import Bins
 from ppdm_cli.engine import step
 from ppdm_cli.errors import UsageError, argument, counted, listed, quoted, unknown_column
-from ppdm_cli.joint import CELLS, MOST_CHANNELS, GivenKept, Law, Learnt, Model, Sample, alone, learn, read
+from ppdm_cli.joint import CELLS, MOST_CHANNELS, GivenKept, Law, LearnedModel, Model, Sample, alone, learn, read
 from ppdm_cli.releases import axis_of, opened
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import Table
@@ -80,13 +80,13 @@ class FromRelease(Displayed):
     def sentences(self) -> list[str]:
         """Return the sentences of the report."""
         many = counted(len(self.attributes), "attribute")
-        learnt = {
+        learned = {
             "joint": f"the joint distribution of {listed(self.attributes)}",
             "bayes": f"each of {many} separately",
             "forest": f"pairs among {many}",
         }.get(self.model)
         records = counted(self.records, "perturbed record")
-        sentences = [] if learnt is None else [f"Learned from {records}: {learnt} within each class."]
+        sentences = [] if learned is None else [f"Learned from {records}: {learned} within each class."]
         if self.model == "kept":
             sentences = [f"Values of {records} were drawn given the kept columns."]
         e = self.expected
@@ -139,7 +139,7 @@ def from_release(
     label = label_of(sidecar, class_)
     sample = read(table, sidecar, label)
     with step("learning"):
-        learnt = learn(sample, cells)
+        learned = learn(sample, cells)
     remarks = []
     used = {n for c in [*sample.channels, label] for n in c.attributes}
     beside = [n for n in opened(sidecar).through(label.name).attributes if n not in used]
@@ -152,23 +152,23 @@ def from_release(
     if beside:
         remarks.append(f"Not used, because perturbed together with the class: {listed(beside)}.")
     with step("growing"):
-        return _taught(learnt, label.name, remarks, wanted)
+        return _taught(learned, label.name, remarks, wanted)
 
 
-def _taught(learnt: Learnt, class_name: str, remarks: list[str], wanted: Ensemble = ONE) -> FromRelease:
-    sample = learnt.sample
-    if learnt.careful is not None:
-        learnt = learnt.careful
+def _taught(learned: LearnedModel, class_name: str, remarks: list[str], wanted: Ensemble = ONE) -> FromRelease:
+    sample = learned.sample
+    if learned.careful is not None:
+        learned = learned.careful
         remarks.append(
             "Warning: not confirmed. Held-out records don't show that the class depends on the attributes."
         )
     if wanted.trees == "auto":
-        wanted, why = _chosen(learnt, class_name, wanted)
+        wanted, why = _chosen(learned, class_name, wanted)
         remarks += why
-    maker = ModelTrees(learnt, class_name, wanted)
+    maker = ModelTrees(learned, class_name, wanted)
     baseline = _baseline(sample, maker.leaf())
-    bits = learnt.gain / float(np.log(2))
-    model = learnt.model
+    bits = learned.gain / float(np.log(2))
+    model = learned.model
     if model is None:
         remarks.append("Held-out records confirm nothing about the class, so the tree has one leaf.")
         tree = maker.leaf()
@@ -185,7 +185,7 @@ def _taught(learnt: Learnt, class_name: str, remarks: list[str], wanted: Ensembl
     whole = tree
     if isinstance(model, Model) and maker.on_cells(model) and wanted == ONE:
         tree, gap = maker.refined(tree, model)
-    evidence = _evidence(learnt, maker, model, whole, gap)
+    evidence = _evidence(learned, maker, model, whole, gap)
     expected = expected_accuracy(evidence, baseline)
     if expected.accuracy is not None and expected.accuracy < expected.baseline and tree.size > 1:
         remarks.append("On held-out records the tree was worse than the baseline, so it has one leaf.")
@@ -197,7 +197,7 @@ def _taught(learnt: Learnt, class_name: str, remarks: list[str], wanted: Ensembl
         tree,
         sample.total,
         expected,
-        learnt.name,
+        learned.name,
         tuple(n for p in maker.places(model) for n in sample.channels[p].attributes),
         bits,
         remarks,
@@ -212,34 +212,34 @@ def _baseline(sample: Sample, leaf: Tree) -> float:
     return float(leaf.counts[0].max() / max(leaf.counts[0].sum(), 1e-300))
 
 
-def _chosen(learnt: Learnt, class_name: str, wanted: Ensemble) -> tuple[Ensemble, list[str]]:
+def _chosen(learned: LearnedModel, class_name: str, wanted: Ensemble) -> tuple[Ensemble, list[str]]:
     """Return the choice of `auto`: one tree, or an ensemble, by a model that learned from one fold alone."""
-    if learnt.model is None:
+    if learned.model is None:
         return ONE, []
-    if not _can_judge(learnt, learnt.model):
+    if not _can_judge(learned, learned.model):
         return decided(wanted, None)
-    fold, held = next(iter(learnt.held.items()))
-    makers = [ModelTrees(learnt, class_name, each) for each in (ONE, Ensemble(SEVERAL))]
+    fold, held = next(iter(learned.held.items()))
+    makers = [ModelTrees(learned, class_name, each) for each in (ONE, Ensemble(SEVERAL))]
     if makers[0].kept:
         return decided(wanted, [m.right_about_held(held, fold) for m in makers])
     assert isinstance(held, Model)
-    judge = alone(held, learnt.sample, fold)
+    judge = alone(held, learned.sample, fold)
     right = [m.right(judge, m.packed(*m.trees(held, fold))) for m in makers]
     return decided(wanted, right)
 
 
-def _can_judge(learnt: Learnt, model: Law) -> bool:
+def _can_judge(learned: LearnedModel, model: Law) -> bool:
     """Return whether a model that learns from one fold alone can judge trees."""
-    fold = next(iter(learnt.held))
-    channels = (*(learnt.sample.channels[p] for p in model.places), learnt.sample.label)
-    telling = all(c.kept or c.matrix.amplification >= WEAKEST_JUDGED for c in channels)
-    return telling and int((learnt.sample.folds == fold).sum()) >= FEWEST_JUDGES
+    fold = next(iter(learned.held))
+    channels = (*(learned.sample.channels[p] for p in model.places), learned.sample.label)
+    informative = all(c.kept or c.matrix.amplification >= WEAKEST_JUDGED for c in channels)
+    return informative and int((learned.sample.folds == fold).sum()) >= FEWEST_JUDGES
 
 
-def _evidence(learnt: Learnt, maker: ModelTrees, model: Law, tree: Tree, gap: float) -> AccuracyEvidence:
+def _evidence(learned: LearnedModel, maker: ModelTrees, model: Law, tree: Tree, gap: float) -> AccuracyEvidence:
     """Return the evidence of held-back folds about trees that were grown without them."""
-    sample = learnt.sample
-    fold, held = next(iter(learnt.held.items()))
+    sample = learned.sample
+    fold, held = next(iter(learned.held.items()))
     if maker.kept:
         drawn = maker.right_about_held(held, fold).astype(np.float64)
         return AccuracyEvidence(drawn, np.nan, np.nan, len(drawn), OF_DRAWN_RECORDS, gap)
@@ -247,10 +247,10 @@ def _evidence(learnt: Learnt, maker: ModelTrees, model: Law, tree: Tree, gap: fl
     tested = [sample.channels[p] for p in model.places]
     table = model.table is not None
     every = table and not sample.varies and maker.wanted == ONE
-    folds = list(learnt.held.items())[: None if every else 1]
+    folds = list(learned.held.items())[: None if every else 1]
     # what a record shows of a leaf isn't evidence of several trees, whose leaves meet anew for each record
     unbiased = tree.roots == 1 and not sample.varies and all(c.matrix.invertible for c in tested)
-    judging = _can_judge(learnt, model) and sample.label.domain.ordinary <= MOST_JUDGED_LABELS
+    judging = _can_judge(learned, model) and sample.label.domain.ordinary <= MOST_JUDGED_LABELS
     trees = {fold: maker.trees(held, fold) for fold, held in folds if unbiased or judging}
     right = []
     if unbiased:

@@ -165,7 +165,7 @@ def test_a_perturbed_label_is_evidence_like_any_other(which: int) -> None:
     law = enumerated(model.within)
     codes, labels = list(np.repeat(RECORDS, CLASSES, axis=1)), np.tile(np.arange(CLASSES), RECORDS.shape[1])
     chances, marginals = (f(codes, labels) for f in (model.chances, model.marginals))
-    scores = model.scores(model.said(codes), labels)
+    scores = model.scores(model.likelihoods(codes), labels)
     for row in range(0, len(labels), 7):
         both = PRIORS[:, None] * law * said(np.array([c[row] for c in codes]))
         shown = both * LABEL[labels[row]][:, None]

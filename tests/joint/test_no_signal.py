@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 
 from ppdm_cli import estimate, perturb, train_tree
-from ppdm_cli.joint import Tells, read, screened
+from ppdm_cli.joint import AttributeScores, read, screened
 from ppdm_cli.releases import axis_of, open_release
 
 ROWS, RELEASES = 6000, 6
@@ -51,7 +51,7 @@ def released(seed: int, inside: bool, signal: bool = False, rounds: int | None =
                    keep_order=True, **kept, **publish)  # fmt: skip
 
 
-def tells(made: Any) -> Tells:
+def tells(made: Any) -> AttributeScores:
     opened, sidecar = open_release(made.frame.to_arrow(), made.sidecar)
     return screened(read(opened, sidecar, axis_of(sidecar, "ill")))
 

@@ -19,7 +19,7 @@ import pytest
 from ppdm_cli import attack, estimate, perturb, query, train_tree
 from ppdm_cli.domain import Categories
 from ppdm_cli.errors import MismatchError
-from ppdm_cli.joint import Tells, read, screened
+from ppdm_cli.joint import AttributeScores, read, screened
 from ppdm_cli.perturbing.recipe_choice import ChooseBy, RecipeMaker, Round, Rounds, scheduled
 from ppdm_cli.perturbing.substitution import UNDECIDED, WeightedDraw, Withholder
 from ppdm_cli.releases import RecipeInUse, axis_of, decode, in_rounds, open_release, opened, recipes_in_use
@@ -182,7 +182,7 @@ def test_the_miner_learns_more_of_rounds() -> None:
 def test_screening_finds_what_is_informative_together_and_nothing_in_chance() -> None:
     made = made_in_rounds(rounds=None, publish=2, seed=3)
 
-    def tells(frame: pl.DataFrame) -> Tells:
+    def tells(frame: pl.DataFrame) -> AttributeScores:
         opened, sidecar = open_release(frame.to_arrow(), made.sidecar)
         return screened(read(opened, sidecar, axis_of(sidecar, "ill")))
 
@@ -276,7 +276,7 @@ class Whole:
 
     def second(self, published: Any, records: Any) -> list[tuple[RecipeInUse, float]]:
         whim = self._whims.setdefault(self._see(published, records), self._rng.random(3).tolist())
-        tells = Tells(dict(zip(NAMES, whim, strict=True)), {})
+        tells = AttributeScores(dict(zip(NAMES, whim, strict=True)), {})
         every = recipes_in_use(ROUNDS.further(ROUNDS.first(), tells), [*KNOWN.values()])
         return with_shares([d for d in every if d.round == 2])
 
