@@ -195,8 +195,8 @@ def some(names: Iterable[str]) -> str:
 def listed(names: Iterable[object]) -> str:
     """Return names in a row, cut where a line would become unreadable."""
     names, most = list(names), 12
-    shown = ", ".join(quoted(n) for n in names[:most])
-    return f"{shown} and {len(names) - most} more" if len(names) > most else shown or "none"
+    first = ", ".join(quoted(n) for n in names[:most])
+    return f"{first} and {len(names) - most} more" if len(names) > most else first or "none"
 
 
 def near(name: str, known: Iterable[str], likeness: float = 0.6) -> str:

@@ -86,8 +86,8 @@ class AuditCounts:
 
 def _lagged(places: np.ndarray) -> np.ndarray:
     """Return sums on the circle over each row and the next, with the number of their cells."""
-    shown = places != evidence.ABSENT
-    (cc, cs, *_), (sc, ss, *_), _, (*_, numbers) = _products(places, shown, 1)
+    published = places != evidence.ABSENT
+    (cc, cs, *_), (sc, ss, *_), _, (*_, numbers) = _products(places, published, 1)
     return np.stack([cc + ss + 1j * (cs - sc), numbers])
 
 
@@ -184,16 +184,16 @@ class Audit(Attack):
             g if rows == few else g.astype(np.uint32) * few // rows
             for g, few, (_, rows, _) in zip(placed.groups, self._coarse, self.positions.groups, strict=True)
         ]
-        shown = {}
+        published = {}
         for column in {c for _, _, c in self.positions.groups if c is not None}:
             some = _shown(positions := placed.own[:, column])
-            shown[column] = some, (positions[some] * CELLS).astype(np.uint8)
+            published[column] = some, (positions[some] * CELLS).astype(np.uint8)
         for a, b in self._pairs:
             size = self._coarse[a] * self._coarse[b]
             both = joined([groups[a], groups[b]], [self._coarse[a], self._coarse[b]])
             yield _table(both, level, size, levels)
             for column in self._columns_of(a, b):
-                some, cells = shown[column]
+                some, cells = published[column]
                 yield _table(both[some], cells, size, CELLS)
             if many := len(self.positions.recipes):
                 yield _table(both, placed.recipes * min(many, CELLS) // many, size, min(many, CELLS))
@@ -349,16 +349,16 @@ def _two_columns(places: np.ndarray, kept: np.ndarray) -> list[np.ndarray]:
 
     With them the sums of their positions on the circle, apart and together.
     """
-    (cc, cs, *_), (sc, ss, *_), (*_, shown, _), (*_, stayed, both) = _products(places, kept)
+    (cc, cs, *_), (sc, ss, *_), (*_, published, _), (*_, stayed, both) = _products(places, kept)
     apart, together = cc + ss + 1j * (cs - sc), cc - ss + 1j * (cs + sc)
-    return [shown, stayed, both, apart, together]
+    return [published, stayed, both, apart, together]
 
 
 def _places(positions: Floats) -> np.ndarray:
     """Return the places of positions on the circle."""
     absent = np.isnan(positions)
-    shown = np.where(absent, 1.0, positions) if absent.any() else positions
-    return (shown * evidence.ABSENT).astype(np.uint8)
+    published = np.where(absent, 1.0, positions) if absent.any() else positions
+    return (published * evidence.ABSENT).astype(np.uint8)
 
 
 def _table(rows: np.ndarray, cells: np.ndarray, height: int, width: int) -> np.ndarray:

@@ -52,8 +52,8 @@ class CellReader:
             noisy[:, axis] = np.array([False, *(e.noise is not None for e in exposures.each)])[
                 strata.numbers[:, axis]
             ]
-        shown = strata.numbers > 0
-        return cls(strata, first, (_picked(shown & ~noisy), _picked(noisy)))
+        published = strata.numbers > 0
+        return cls(strata, first, (_picked(published & ~noisy), _picked(noisy)))
 
     def __call__(self, codes: Sequence[Codes], recipes: np.ndarray) -> ShownCells:
         rows = [c.astype(np.int32) + f for c, f in zip(codes, self.first[:-1], strict=True)]

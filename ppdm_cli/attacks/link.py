@@ -1,7 +1,7 @@
 """The search for a person's row, by someone who knows some or all of the person's attributes.
 
 A row is the person's with a chance that grows with p(row | the person) / p(row | anyone): the first by the
-channels, exactly, the second by a model that is learnt from the release. Kept columns that are known must fit.
+channels, exactly, the second by a model that is learned from the release. Kept columns that are known must fit.
 People are drawn from the release's rows; without the original their values are drawn from the model.
 """
 
@@ -90,17 +90,17 @@ class Link(Attack):
         coins, sample = counted.joined()
         population = Population.learned(modelled, self._every, [sample.codes[t.name] for t in modelled])
         people = sample.part(np.argsort(coins)[: self._people])
-        shown, recipes = [people.codes[t.name] for t in modelled], people.recipes
+        known_codes, recipes = [people.codes[t.name] for t in modelled], people.recipes
         if people.truths is not None:
             originals = [people.truths[t.name].codes for t in modelled]
         else:
-            originals = population.drawn(self._every, shown, recipes, self._purpose)
+            originals = population.drawn(self._every, known_codes, recipes, self._purpose)
         groups = [self._groups(t) for t in self._known]
         laws = [_law(t, g, x) for t, g, x in zip(self._known, groups, originals, strict=False)]
         tables = Likelihoods.of(self._strata, laws, people.count)
         aim = Aim(tables, population.first(self._strata, known))
         cells, names = CellReader.of(self._strata), [t.name for t in self._known]
-        own = np.diagonal(aim.scores(cells(shown[:known], recipes))).copy()
+        own = np.diagonal(aim.scores(cells(known_codes[:known], recipes))).copy()
         read: list[AttackedAttribute | Channel] = [*self._rest, *self._kept]
         everyone = np.ones(people.count, bool)
         search = Search(self._reader, cells, aim, names, own, people.fitting, read, everyone).narrowed(sample)

@@ -151,7 +151,7 @@ class Agreement:
 
     @classmethod
     def of(cls, targets: Iterable[AttackedAttribute], records: Records) -> Agreement:
-        cells, shown, moved, staying = np.zeros(4), np.zeros(records.count, np.int64), 0, 0.0
+        cells, counted, moved, staying = np.zeros(4), np.zeros(records.count, np.int64), 0, 0.0
         for target in targets:
             original, codes = records.known[target.name].codes, records.codes[target.name]
             if target.channel.noise is not None:
@@ -166,9 +166,9 @@ class Agreement:
                 cells += stayed, chance, wanted, chance * (1 - chance / max(len(codes), 1))
                 continue
             rows = np.flatnonzero(codes < target.exposures.withheld)
-            shown[rows] += 1
+            counted[rows] += 1
             cells += _near(target, codes[rows], records.lam[rows], original[rows])
-        return cls(cells, int(shown.max(initial=1)), moved, staying)
+        return cls(cells, int(counted.max(initial=1)), moved, staying)
 
     def __add__(self, other: Agreement) -> Agreement:
         return Agreement(
@@ -190,9 +190,9 @@ class Agreement:
                 f"{argument('truth')} names the release itself: its values are the published ones",
                 OWN,
             )
-        shown, chance, wanted, variance = map(float, self.cells)
+        counted, chance, wanted, variance = map(float, self.cells)
         spread, honest = 4 * max(variance, 1.0) ** 0.5, 6 * (self.together * wanted) ** 0.5
-        if wanted - chance >= spread + honest and shown - chance <= spread:
+        if wanted - chance >= spread + honest and counted - chance <= spread:
             raise MismatchError(
                 "rows-do-not-pair",
                 "the release agrees with the original's rows no more than by chance",

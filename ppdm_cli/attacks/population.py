@@ -81,8 +81,8 @@ class Population:
             ratio = self.tables.revealed(cells)
             revealed = pick(np.concatenate([1 - cells.lam[:, None], ratio], axis=1), "coins") > 0
         return [
-            pick(law.T[classes] * _seen(exposures, shown, revealed) + TINY, axis)
-            for axis, (exposures, law, shown) in enumerate(zip(strata.exposures, self.laws, codes, strict=True))
+            pick(law.T[classes] * _seen(exposures, code, revealed) + TINY, axis)
+            for axis, (exposures, law, code) in enumerate(zip(strata.exposures, self.laws, codes, strict=True))
         ]
 
 

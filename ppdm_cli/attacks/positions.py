@@ -154,9 +154,9 @@ class SeparateLaw:
         low = below(apart - half)
         return (low + within * (below(apart + half) - low) - 0.5 + _LEAST_NOISE / 2) % 1, beyond
 
-    def stayed(self, own: np.ndarray, positions: Floats, true: np.ndarray, shown: np.ndarray) -> np.ndarray:
+    def stayed(self, own: np.ndarray, positions: Floats, true: np.ndarray, output: np.ndarray) -> np.ndarray:
         """Count the cells that gamma makes more likely, then by row of the law's table those that stayed."""
-        around = 0 if self._noise is not None else np.count_nonzero(self._target.matrix.around(true, shown))
+        around = 0 if self._noise is not None else np.count_nonzero(self._target.matrix.around(true, output))
         stayed = np.bincount(own[positions < self.stays[true]], minlength=self.row.rows)
         return np.array([around, *stayed])
 
@@ -221,9 +221,9 @@ class ExposedLaw:
         """The probability for each value that noise is near it."""
         self.own_law, self.own_noise = self._law[own, every], self._noise[own, every]
 
-    def cells(self, rows: np.ndarray, shown: np.ndarray, true: np.ndarray, within: Floats) -> _CellsRevealed:
-        at = shown.astype(np.int64) * self._inputs + true
-        law, noise = self._law.take(at), self._noise[shown, true]
+    def cells(self, rows: np.ndarray, output: np.ndarray, true: np.ndarray, within: Floats) -> _CellsRevealed:
+        at = output.astype(np.int64) * self._inputs + true
+        law, noise = self._law.take(at), self._noise[output, true]
         return _CellsRevealed(
             rows,
             self._away.take(at),
@@ -263,14 +263,14 @@ class _RecordCoins:
         self.any, self.own, self.near = np.zeros(n, bool), np.ones(n, bool), np.ones(n, bool)
         self._own_law, self._own_noise, self._near_noise = np.ones(n), np.ones(n), np.ones(n)
 
-    def take(self, shown: _CellsRevealed, law: ExposedLaw, true: np.ndarray) -> None:
-        rows = shown.rows
+    def take(self, output: _CellsRevealed, law: ExposedLaw, true: np.ndarray) -> None:
+        rows = output.rows
         self.any[rows] = True
-        self.own[rows] &= shown.away == 0
-        self.near[rows] &= shown.away < 2
+        self.own[rows] &= output.away == 0
+        self.near[rows] &= output.away < 2
         self._own_law[rows] *= law.own_law[true]
         self._own_noise[rows] *= law.own_noise[true]
-        self._near_noise[rows] *= shown.near
+        self._near_noise[rows] *= output.near
 
     def positions(self, within: Floats) -> tuple[Floats, Floats, Floats]:
         """Return the coins' positions, others whose first are of cells that are the values, their chances."""
@@ -364,9 +364,9 @@ class Positions:
 
     def _channels(self, recipe: int) -> list[list[int]]:
         """Return the attributes of each of a recipe's channels, those published together first."""
-        shown = np.flatnonzero(self._numbers[recipe]).tolist()
-        coin = [c for c in shown if self._law(recipe, c).noisy]
-        return [*([coin] if coin else []), *([c] for c in shown if c not in coin)]
+        axes = np.flatnonzero(self._numbers[recipe]).tolist()
+        coin = [c for c in axes if self._law(recipe, c).noisy]
+        return [*([coin] if coin else []), *([c] for c in axes if c not in coin)]
 
     def _set_kinds(self, first_round: np.ndarray) -> None:
         """Group recipes into kinds by their channels' levels; a kind has the least chances of its recipes."""

@@ -292,7 +292,7 @@ class Attacked(Displayed):
                 "Facts about people in general count here too. Measure people who are not in the release "
                 f"as well, with {argument('truth', 'OTHERS')}: only the difference is about a person.",
             ]
-        return [*found, *[learnt(self)] * bool(self.rows or self.link is None)]
+        return [*found, *[biggest_leak(self)] * bool(self.rows or self.link is None)]
 
     @property
     def frame(self) -> pl.DataFrame:
@@ -383,7 +383,7 @@ def audited(done: Attacked) -> list[str]:
     ]
 
 
-def learnt(done: Attacked) -> str:
+def biggest_leak(done: Attacked) -> str:
     """Return a sentence about the largest leak, and the attack that found it."""
     least = [(r, r.exact_gain if r.exact_gain_low is None else r.exact_gain_low) for r in done.rows]
     gained = [r for r, gain in least if gain is not None and gain > 1e-9]

@@ -77,8 +77,8 @@ class ComparedColumn:
 
     @cached_property
     def median(self) -> float:
-        shown = self.published[~np.isnan(self.published)]
-        return float(np.median(shown)) if len(shown) else 0.0
+        known = self.published[~np.isnan(self.published)]
+        return float(np.median(known)) if len(known) else 0.0
 
     @cached_property
     def values(self) -> tuple[Floats, np.ndarray]:

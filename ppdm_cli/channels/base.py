@@ -126,7 +126,7 @@ class Spec(Recorded, msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
         """Return whether a release may have both channels."""
         return type(self) is type(other) or not (self.everywhere or other.everywhere)
 
-    # -- what people are told
+    # -- sentences for people
 
     def described(self) -> str:
         """Return the law in a few words."""
@@ -211,7 +211,7 @@ class Channel:
     def each(self) -> Iterator[tuple[str, Domain]]:
         yield from zip(self.attributes, self.domain.parts, strict=True)
 
-    def shown(self, attribute: str) -> Domain:
+    def published_domain(self, attribute: str) -> Domain:
         """Return the domain of what is published in an attribute's column."""
         return self.published.parts[self.attributes.index(attribute)]
 
@@ -233,11 +233,11 @@ class Channel:
         law = self.matrix.marginal(places, self.domain.sizes, self.published.sizes)
         if law is None:
             return None
-        own, shown = ([d.parts[p] for p in places] for d in (self.domain, self.published))
+        own, published = ([d.parts[p] for p in places] for d in (self.domain, self.published))
         if len(places) == 1:
-            return Channel(names[0], own[0], shown[0], None, law)
+            return Channel(names[0], own[0], published[0], None, law)
         several = tuple(self.attributes[p] for p in places)
-        return Channel(" x ".join(several), Product(own), Product(shown), None, law, several)
+        return Channel(" x ".join(several), Product(own), Product(published), None, law, several)
 
     @property
     def kept(self) -> bool:

@@ -101,7 +101,7 @@ class Box(Mixture, ExactDraw):
             out = np.empty(len(u), np.int64)
             offset, of_near = _divided(offset, side.width)
             number, of_far = _divided(number, side.all_outputs)
-            out[near], out[far] = side.near(code[near], of_near), side.shown(of_far)
+            out[near], out[far] = side.near(code[near], of_near), side.as_published(of_far)
             found.append(out)
         return found[::-1]
 

@@ -68,8 +68,8 @@ class Copies(Explicit):
 
     def seen(self, observed: Floats, axis: int = 0) -> Floats:
         """Return the mean over the copies."""
-        shown = np.stack([(self.multisets == code).mean(axis=1) for code in self.one.unchanged])
-        return applied(shown, observed, axis)
+        shares = np.stack([(self.multisets == code).mean(axis=1) for code in self.one.unchanged])
+        return applied(shares, observed, axis)
 
     @property
     def amplification(self) -> float:

@@ -82,8 +82,8 @@ class Weights(Explicit, ExactDraw):
         least, largest = self.weights.min(axis=1), self.weights.max(axis=1)
         if (least[largest > 0] == 0).any():
             return inf
-        shown = largest > 0
-        return float((largest[shown] / least[shown]).max())
+        reached = largest > 0
+        return float((largest[reached] / least[reached]).max())
 
     def replace(self, codes: Codes, numbers: np.ndarray, out: Codes) -> None:
         """Replace each code k by h with probability exactly weights[h, k] / scale.

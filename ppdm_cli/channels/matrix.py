@@ -180,8 +180,8 @@ class Matrix(Law):
 
     def around(self, original: np.ndarray, published: np.ndarray) -> np.ndarray:
         """Return a mask of the outputs with gamma times the probability of the rest: the value, or its band."""
-        shown: np.ndarray = published.astype(np.int64) == self.unchanged[original]
-        return shown
+        reached: np.ndarray = published.astype(np.int64) == self.unchanged[original]
+        return reached
 
     def marginal(self, places: Sequence[int], inputs: Sequence[int], outputs: Sequence[int]) -> Matrix | None:
         """Return the law of some attributes, by the numbers of all one's codes, or None if they have none."""
@@ -346,8 +346,8 @@ class Given(Explicit):
     @cached_property
     def amplification(self) -> float:
         least, largest = self.chances.min(axis=1), self.chances.max(axis=1)
-        shown = largest > 0
-        return inf if (least[shown] == 0).any() else float((largest[shown] / least[shown]).max())
+        reached = largest > 0
+        return inf if (least[reached] == 0).any() else float((largest[reached] / least[reached]).max())
 
 
 def codes_of(labels: Sequence[str]) -> dict[str, int]:

@@ -127,7 +127,7 @@ class Blur:
             places[codes == self.ordered] = self.null_output
         return places
 
-    def shown(self, numbers: np.ndarray) -> np.ndarray:
+    def as_published(self, numbers: np.ndarray) -> np.ndarray:
         """Return outputs numbered from 0 to T-1, those of null as one."""
         found: np.ndarray = np.minimum(numbers, self.outputs - 1).astype(np.int64)
         return found

@@ -179,13 +179,13 @@ def _show(done: Entropy) -> None:
 
     out, rows = show.console(), done.rows
     show.say(out, done.unprotected)
-    shown = [k for k in _SHOWN if k in rows[0]]
-    of_release = "attribute" in shown
+    columns = [k for k in _SHOWN if k in rows[0]]
+    of_release = "attribute" in columns
     (show.of_columns if of_release else show.table)(
         out,
         f"rho1 {rows[0]['rho1']:g}",
-        [_TITLES.get(k, k) for k in shown],
-        [[show.promise(r[k]) if k in _PROMISES else r[k] for k in shown] for r in rows],
+        [_TITLES.get(k, k) for k in columns],
+        [[show.promise(r[k]) if k in _PROMISES else r[k] for k in columns] for r in rows],
     )
 
 

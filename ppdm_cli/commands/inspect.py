@@ -165,15 +165,15 @@ def _show(done: Inspected) -> None:
     from ppdm_cli.commands import show
     from ppdm_cli.releases import attribute_figures, has_noise, release_facts
 
-    out, shown = show.console(), done.sidecar
-    records = "an unknown number of" if shown.records is None else f"{shown.records:,}"
-    noise = has_noise(shown)
-    verdict = [f.sentence for f in release_facts(shown, done.prior) if f.topic == "limit"]
-    show.say(out, [f"Release {shown.release}: {shown.stage}, {records} records."])
+    out, own = show.console(), done.sidecar
+    records = "an unknown number of" if own.records is None else f"{own.records:,}"
+    noise = has_noise(own)
+    verdict = [f.sentence for f in release_facts(own, done.prior) if f.topic == "limit"]
+    show.say(out, [f"Release {own.release}: {own.stage}, {records} records."])
     show.say(out, verdict)
-    rows = msgspec.to_builtins(attribute_figures(shown))
+    rows = msgspec.to_builtins(attribute_figures(own))
     columns = [*show.NOISE, "gamma"] if noise else show.promised(rows)
     columns = [*show.WHAT, *columns, *["condition"] * any("condition_number" in r for r in rows)]
-    if not shown.altered:
+    if not own.altered:
         show.attributes(out, "", columns, rows)
     show.say(out, [s for s in done.sentences if s not in verdict])

@@ -394,10 +394,10 @@ def _show_noise(out: Console, report: NoiseReport) -> None:
     leaves = sorted(report.leaves, key=lambda leaf: -leaf["records"])[:_LEAVES]
     if any("wrong" in leaf for leaf in leaves):
         left = len(report.leaves) - len(leaves)
-        shown = [
+        leaf_rows = [
             [f"{leaf['rule']}: {leaf['class']}", leaf["records"], leaf["others"],
              percent(leaf["wrong"][str(leaf["class"])]), percent(max(leaf["wrong"].values()))]
             for leaf in leaves
         ]  # fmt: skip
-        show.table(out, "Leaves", ["rule", "records", "others", "class wrong", "another wrong"], shown)
+        show.table(out, "Leaves", ["rule", "records", "others", "class wrong", "another wrong"], leaf_rows)
         show.say(out, [f"{left} more leaves. Use --json for all."] * (left > 0))

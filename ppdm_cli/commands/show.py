@@ -182,7 +182,7 @@ class PassProgress:
 
     def __init__(self, out: Console) -> None:
         self._out, self._from = out, time.monotonic() + _PATIENCE
-        self._shown: Progress | None = None
+        self._progress: Progress | None = None
         self._waiting: Timer | None = None
 
     def begin(self, doing: str, total: int | None) -> None:
@@ -191,28 +191,28 @@ class PassProgress:
         self.end()
         bar = max(0, min(30, self._out.width - 50))  # the rest is for words, and for ^C: no line may break
         columns = [TextColumn("{task.description}"), *[BarColumn(bar)] * (bar > 0), _figures(bar > 0)]
-        self._shown = Progress(
+        self._progress = Progress(
             *columns, console=self._out, transient=True, redirect_stdout=False, redirect_stderr=False
         )
-        self._shown.add_task(doing, total=total)
+        self._progress.add_task(doing, total=total)
         wait = self._from - time.monotonic()
-        self._waiting = Timer(wait, self._shown.start)  # in a thread of its own: no ^C breaks what it draws
+        self._waiting = Timer(wait, self._progress.start)  # in a thread of its own: no ^C breaks what it draws
         self._waiting.daemon = True
         self._waiting.start()
         if wait <= 0:
             self._waiting.join()
 
     def advance(self, rows: int) -> None:
-        if self._shown is not None:
-            self._shown.advance(self._shown.task_ids[0], rows)
+        if self._progress is not None:
+            self._progress.advance(self._progress.task_ids[0], rows)
 
     def end(self) -> None:
         if self._waiting is not None:
             self._waiting.cancel()
             self._waiting.join()
-        if self._shown is not None:
-            self._shown.stop()
-        self._shown = self._waiting = None
+        if self._progress is not None:
+            self._progress.stop()
+        self._progress = self._waiting = None
 
 
 def advancing(batches: Iterable[pa.RecordBatch], advance: Callable[[int], None]) -> Iterator[pa.RecordBatch]:
@@ -226,8 +226,8 @@ def advancing(batches: Iterable[pa.RecordBatch], advance: Callable[[int], None])
 def progress() -> Iterator[None]:
     """Show the progress of calls inside, if stderr is a terminal that can redraw a line."""
     out = console(stderr=True)
-    shown = sys.stderr.isatty() and not out.is_dumb_terminal and not is_quiet()
-    steps = PassProgress(out) if shown else None
+    visible = sys.stderr.isatty() and not out.is_dumb_terminal and not is_quiet()
+    steps = PassProgress(out) if visible else None
     try:
         with running(progress=steps):
             yield

@@ -148,10 +148,10 @@ def _show(done: LearnedNetwork, files: Sequence[Path], in_file: bool) -> None:
     records = "" if done.records is None else f"{counted(done.records, 'record')}, "
     title = f"{records}{counted(len(rows), 'node')}" + (f" to {some(map(str, files))}" if files else "")
     show.table(out, title, [*titles, *["distance"] * bool(nodes)], rows)
-    shown = done.frame.head(_ROWS) if not in_file else done.frame.head(0)
+    listed = done.frame.head(_ROWS) if not in_file else done.frame.head(0)
     if not in_file:
         columns = ["node", "parents", "state", "parameter", "std_error", "low", "high"]
-        show.table(out, "Parameters", [c.replace("_", " ") for c in columns], shown.select(columns).rows())
+        show.table(out, "Parameters", [c.replace("_", " ") for c in columns], listed.select(columns).rows())
     if not in_file and len(done.frame) > _ROWS:
         show.say(out, [f"... and {len(done.frame) - _ROWS:,} more. Use -o FILE or --json for all."])
     if nodes:

@@ -166,9 +166,9 @@ def _show(done: Trained, path: Path) -> None:
         show.say(out, fitted.sentences())
     if done.tested is not None:
         show_measured(out, "test", done.tested)
-    shown = [[shortened(n), w] for n, w in done.importance.items() if w > 0][:20]
-    if shown:
-        show.table(out, "Importance", ["attribute", "share"], shown)
+    importances = [[shortened(n), w] for n, w in done.importance.items() if w > 0][:20]
+    if importances:
+        show.table(out, "Importance", ["attribute", "share"], importances)
     show.say(out, [*fitted.remarks, *([done.exported] if done.exported else [])])
     if done.compared is not None:
         _show_compared(out, done.compared)

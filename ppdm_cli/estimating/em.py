@@ -186,7 +186,7 @@ class Steps:
                 rises[source] = rises[source] + rises.pop(less) if source in rises else rises.pop(less)
             (rise,) = rises.values()
             table = table * rise
-        # where there are no records nothing is learnt: the table stays as it was
+        # without records nothing is learned: the table stays as it was
         there = [p.observed.any(axis=tuple(range(self._lead, p.observed.ndim))) for p in parts]
         empty = ~np.logical_or.reduce(there)
         table[empty] = start[empty]

@@ -274,7 +274,7 @@ def _along_axes(w: Wanted, observed: Floats, estimator: str, coverage: Coverage)
     interval = intervals(observed, laws, coverage, counts)
     if any(a.noise is not None for a in w.axes):
         # where originals are heaped in their bins all intervals are wrong, not only those that show it; the
-        # likeliest counts show it whichever estimator is asked for
+        # the most likely counts show it, whichever estimator is used
         usual = intervals(observed, matrices, Coverage(), likeliest)
         if usual.without(likeliest) or usual.without(np.maximum(estimate, 0.0)):
             interval = no_intervals(estimate.shape)

@@ -70,7 +70,7 @@ class Growing:
         steps = steps_of(seen, [t[None] for t in trained])
         judge = class_likelihood([h if s.labelled else None for s, h in zip(seen, held, strict=True)])
         fit = steps.stopped(start[None], judge, stop)
-        # a class under the coin hangs on what is shown with it, also where it hangs on no value
+        # a class under the coin depends on what is published with it, even if it depends on no value
         whole = fit.table.sum(axis=2, keepdims=True)
         nothing = whole * self.shares[which].reshape(1, len(which), -1, *(1,) * len(places))
         scores = fit.scores[0] - judge(steps.expected(nothing.astype(np.float32)), np.zeros(1, np.intp))[0]

@@ -252,7 +252,7 @@ class _Boosting:
         moments = _moments(information)
         total, squares = moments[:2]
         visible = len(testing) * np.sqrt(squares / 2) / VISIBLE
-        depth = min(DEPTH, int(2 * np.log2(max(visible, 1e-9))))  # so many leaves that each tells enough
+        depth = min(DEPTH, int(2 * np.log2(max(visible, 1e-9))))  # so many leaves that each has enough evidence
         if depth < 1:
             return None
         splits = self._grown(asked, scores, growing, depth, contrast)

@@ -53,10 +53,10 @@ def learn_marginals(sample: Sample) -> list[Marginals]:
             table: Tables = np.tile(known[:, :, None] / inputs, (len(some), 1, inputs))[None]
             for taken, upto, marginals in zip((0, *MARGINAL_STEPS), MARGINAL_STEPS, tried, strict=False):
                 table = steps(table, upto - taken)
-                shown = _smoothed(table[0], sample.records)
+                smoothed = _smoothed(table[0], sample.records)
                 for i, place in enumerate(some):
                     for j, out in enumerate(OUT):
-                        marginals[out][place] = shown[i * len(OUT) + j]
+                        marginals[out][place] = smoothed[i * len(OUT) + j]
     return tried
 
 

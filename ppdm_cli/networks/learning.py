@@ -186,7 +186,7 @@ def learn_parameters(
     domains = {m: dict(channels[m].each())[m] for m in wanted}
     states = {m: network[m].states or tuple(d.labels()) for m, d in domains.items()}
     at = {m: state_numbers(m, d, states[m]) for m, d in domains.items()}
-    # of a parent that is not learnt itself only the states are known
+    # of a parent that is not learned itself, only the states are known
     nodes = {
         n.name: Node(n.name, n.parents * (n.name in names), states[n.name]) for n in network if n.name in wanted
     }

@@ -354,7 +354,7 @@ def _of_identifiers(names: Collection[str], facts: Mapping[str, Facts]) -> list[
 def _of_rare(found: Mapping[str, Facts], whom: str) -> list[tuple[str, str]]:
     if not found:
         return []
-    which = ", ".join(f"{quoted(n)} ({_shown(f)})" for n, f in found.items())
+    which = ", ".join(f"{quoted(n)} ({_counted(f)})" for n, f in found.items())
     ways = [argument("nulls", "true", n) for n, f in found.items() if few_nulls(f)]
     rare = {n: f for n, f in found.items() if number_of_rare(f)}
     finer = [n for n, f in rare.items() if f.low is not None and len(f.counts) > FEW]
@@ -366,7 +366,7 @@ def _of_rare(found: Mapping[str, Facts], whom: str) -> list[tuple[str, str]]:
     return [(f"{what}. Publishing that they exist may identify persons", f"add {' '.join(ways)}")]
 
 
-def _shown(facts: Facts) -> str:
+def _counted(facts: Facts) -> str:
     rare = number_of_rare(facts)
     parts = [f"{rare} of {len(facts.counts)}"] if rare else []
     return " and ".join(parts + ["null"] * few_nulls(facts))

@@ -77,10 +77,10 @@ def copies_of(sidecar: Sidecar) -> int:
 
 def _other(what: str, asked: object = None, before: object = None, option: str = "") -> UsageError:
     """Return the error for a setting that contradicts the earlier release."""
-    shown = f"with {argument('like')}, {what} can't be {asked}, because it is {before} in the earlier release"
+    message = f"with {argument('like')}, {what} can't be {asked}, because it is {before} in the earlier release"
     return UsageError(
         "unlike-earlier",
-        f"with {argument('like')}, {what} can't differ from the earlier release" if asked is None else shown,
+        f"with {argument('like')}, {what} can't differ from the earlier release" if asked is None else message,
         f"remove {option or 'it'} from the plan or the options, or publish without {argument('like')}",
     )
 
@@ -132,8 +132,8 @@ def _check_agrees(earlier: Sidecar, asked: Plan, schema: pa.Schema) -> None:
         for part in _COMPARED:
             ours, theirs = getattr(attribute, part), getattr(before, part)
             if ours != theirs and not (part == "group" and ours is UNSET):
-                shown = (ours, theirs) if part in ("N", "nulls", "representative") else ()
-                raise _other(f"{part} of the column {quoted(attribute.name)}", *shown)
+                pair = (ours, theirs) if part in ("N", "nulls", "representative") else ()
+                raise _other(f"{part} of the column {quoted(attribute.name)}", *pair)
     if of_laws:
         _check_laws(earlier, made)
 
@@ -247,19 +247,19 @@ def _check_laws(earlier: Sidecar, made: ResolvedPlan) -> None:
     if len(ours) + len(theirs) > 2 and [[*map(_encoded, w.values())] for w in ours] != [
         [*map(_encoded, w.values())] for w in theirs
     ]:
-        raise _other("the budget of a record", *map(_shown, both))
+        raise _other("the budget of a record", *map(_budget, both))
     for name, spec in theirs[0].items():
         own = ours[0].get(name)
         if own is None or spec is None or _encoded(own) != _encoded(spec):
-            shown = ["another law" if s is None else s.described() for s in (own, spec)]
-            raise _other(quoted(name), *shown)
+            pair = ["another law" if s is None else s.described() for s in (own, spec)]
+            raise _other(quoted(name), *pair)
 
 
 def _encoded(value: object) -> bytes:
     return msgspec.json.encode(value)
 
 
-def _shown(dealt: Sequence[RecipeInUse]) -> str:
+def _budget(dealt: Sequence[RecipeInUse]) -> str:
     sizes = sorted({len(d.attributes) for d in dealt})
     epsilon = max(d.epsilon for d in dealt)
     return f"epsilon {epsilon:.4g} for {' or '.join(map(str, sizes))} attributes of a record"

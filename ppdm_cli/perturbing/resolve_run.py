@@ -341,7 +341,7 @@ def describe(
         if any(c.noise is not None for c in settled.channels):
             what = "only random substitution can be described"
             raise UsageError("described-noise", what, f"leave out {argument('scheme')}")
-        published = {n: c.shown(n) for n, c in settled.through.items()}
+        published = {n: c.published_domain(n) for n, c in settled.through.items()}
         rows = fold(table, partial(_checked, published), int.__add__, columns=list(published)) or 0
         sidecar = sidecar_of(settled, "unknown", str(uuid.uuid4()), rows)
         if target is not None:

@@ -330,7 +330,7 @@ class AllPublished:
 
     def field(self, attribute: Attribute) -> pa.Field:
         name = attribute.name
-        return pa.field(name, self._through[name].shown(name).kind, attribute.nulls is True)
+        return pa.field(name, self._through[name].published_domain(name).kind, attribute.nulls is True)
 
     def published(self, codes: Mapping[str, Codes], batch: Batch, addresses: Addresses) -> dict[str, pa.Array]:
         columns: dict[str, pa.Array] = {}
@@ -390,10 +390,10 @@ class Withholder:
         out = {n: np.full(len(numbers), d.null_code, code_type(d.size)) for n, (d, _) in self._columns.items()}
         for number, ready in enumerate(self._ready):
             rows = order[ends[number] : ends[number + 1]]
-            for channel, coins, shown in ready if len(rows) else []:
+            for channel, coins, lists in ready if len(rows) else []:
                 true = channel.domain.joined([codes[n][rows] for n in channel.attributes])
                 drawn = channel.published.split(channel.drawn(true, Coins(coins), addresses[rows]))
-                for name, own, to in zip(channel.attributes, drawn, shown, strict=True):
+                for name, own, to in zip(channel.attributes, drawn, lists, strict=True):
                     out[name][rows] = to.take(own)
         columns = {COLUMN: pa.array(numbers)}
         for name, (domain, key) in self._columns.items():

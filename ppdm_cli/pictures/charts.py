@@ -78,7 +78,7 @@ class Picture:
     def _repr_png_(self) -> bytes:
         import vl_convert
 
-        return _drawn(vl_convert, _shown_in(self.chart.to_dict()), "png")
+        return _drawn(vl_convert, _drawn_in(self.chart.to_dict()), "png")
 
     def save(self, target: PendingFile) -> None:
         save(self.chart, target)
@@ -118,11 +118,11 @@ def distributions(frame: pl.DataFrame, level: float = 0.95, by: str | None = Non
     classes = len({row.class_ for row in rows} - {None})
     columns = classes if 2 <= classes <= 3 else min(len(panels), 3 if len(panels) > 4 else 2)
     width = {1: 480, 2: 290, 3: 190}[columns]
-    shown = [_Panel(title, own, width, colors) for title, own in list(panels.items())[:MOST_PANELS]]
+    visible = [_Panel(title, own, width, colors) for title, own in list(panels.items())[:MOST_PANELS]]
     if not classes:  # those of many rows come last, beside each other
-        shown.sort(key=lambda p: not p.beside)
-    high = _HIGH if len(shown) <= _MANY else _LOW
-    charts = [panel.chart(high, place % columns == 0) for place, panel in enumerate(shown)]
+        visible.sort(key=lambda p: not p.beside)
+    high = _HIGH if len(visible) <= _MANY else _LOW
+    charts = [panel.chart(high, place % columns == 0) for place, panel in enumerate(visible)]
     chart = alt.concat(*charts, columns=columns, spacing={"row": 24, "column": 28})
     if len(panels) > MOST_PANELS:
         cut = f"The first {MOST_PANELS} of {len(panels):,} distributions; {argument('attributes')} has others."
@@ -242,9 +242,9 @@ class _Panel:
         taken = {r.label for r in sorted(values, key=lambda r: -r.estimate)[:MOST_VALUES]}
         rest = sum(max(r.estimate, 0.0) for r in values if r.label not in taken)
         share = rest / max(sum(max(r.estimate, 0.0) for r in self.rows), 1e-300)
-        shown = [r for r in self.rows if r.label in taken or r.label == "null"]
+        visible = [r for r in self.rows if r.label in taken or r.label == "null"]
         words = f"the {MOST_VALUES} most common of {len(values):,} values (the rest have {percent(share)})"
-        return replace(self, rows=shown), words
+        return replace(self, rows=visible), words
 
 
 @dataclass(frozen=True)
@@ -362,7 +362,7 @@ def save(chart: Chart, target: PendingFile) -> None:
 
     form = target.named.suffix.lower()[1:]
     try:
-        content = _drawn(vl_convert, _shown_in(chart.to_dict()), form)
+        content = _drawn(vl_convert, _drawn_in(chart.to_dict()), form)
     except (KeyboardInterrupt, SystemExit, MemoryError, OSError):
         raise
     except BaseException:  # Vega's message may quote a label, and a panic isn't a subclass of Exception
@@ -387,7 +387,7 @@ def _drawn(vl_convert: Any, spec: Any, form: str) -> bytes:
     return page.encode()
 
 
-def _shown_in(part: object) -> Any:
+def _drawn_in(part: object) -> Any:
     """Return text with control characters spelled out: a drawing with one could not be read."""
     return _mapped(part, one_line)
 

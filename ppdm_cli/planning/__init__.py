@@ -420,9 +420,9 @@ def budgets_of(found: list[Advice], records: int, asked: Plan) -> list[ProposedB
         several = BUDGETS if asked.record_epsilon is None else (asked.record_epsilon,)
         return [_budget_of_record(taking_part, records, e, rows) for e in several]
     attributes = sum(a.perturbed and (a.N is None or a.N >= 2) for a in found)
-    shown = float(rounded_down(gamma, 2))
+    rounded = float(rounded_down(gamma, 2))
     errors = {a.name: relative_error(gamma, a.size[0], records) for a in taking_part}
-    return [_row(f"{shown:g}", shown, log(shown) * attributes, errors, rows)]
+    return [_row(f"{rounded:g}", rounded, log(rounded) * attributes, errors, rows)]
 
 
 def _budget_of_record(
@@ -479,9 +479,9 @@ def _sentences(
             f"with {argument('truth')} later, add {argument('rows_taken', 'FILE')} when you perturb."
         )
     if pairs:
-        shown = "; ".join(f"{quoted(a)} reveals {quoted(b)}" for a, b in pairs[:12])
+        revealed = "; ".join(f"{quoted(a)} reveals {quoted(b)}" for a, b in pairs[:12])
         more = f", and {len(pairs) - 12} more pairs" if len(pairs) > 12 else ""
-        lines.append(f"Columns that determine others, so that keeping one reveals the other: {shown}{more}.")
+        lines.append(f"Columns that determine others, so that keeping one reveals the other: {revealed}{more}.")
     return lines + [_promise(row, records) for row in budgets]
 
 

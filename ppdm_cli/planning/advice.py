@@ -435,8 +435,8 @@ def _csv(csv: Mapping[str, Any], written: Mapping[str, Written]) -> list[str]:
         lines.append(f"types.{_key(name)} = {as_toml(w.type)}" + "  # digits that begin with zeros" * w.padded)
     for name, w in ((n, w) for n, w in written.items() if w.formats):
         unsure = w.doubt.startswith("day and month")
-        said = as_toml(QUESTION if unsure else w.formats)
-        lines.append(f"formats.{_key(name)} = {said}" + '  # "%d/%m/%Y" or "%m/%d/%Y"' * unsure)
+        formats = as_toml(QUESTION if unsure else w.formats)
+        lines.append(f"formats.{_key(name)} = {formats}" + '  # "%d/%m/%Y" or "%m/%d/%Y"' * unsure)
     for name, w in ((n, w) for n, w in written.items() if w.nulls):
         lines.append(f"null_of.{_key(name)} = {as_toml(w.nulls)}  # odd cells of this column")
     for name, w in ((n, w) for n, w in written.items() if w.odd):

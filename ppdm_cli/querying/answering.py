@@ -317,8 +317,8 @@ def _row(
     if isinstance(computed, Test):
         value, p, share = computed.of(sums, sampled, clean)
         figures = [value, np.nan, np.nan, np.nan, known.n * share]
-        if computed.shown is not None and np.isfinite(p):
-            figure = computed.shown(sums)
+        if computed.effect is not None and np.isfinite(p):
+            figure = computed.effect(sums)
             figures[:4] = figure.value, sqrt(figure.variance(covariance)), *figure.interval(covariance, z)
         return Row(group, title, *(finite(float(v)) for v in (*figures, p)))
     if isinstance(computed, Quantile):

@@ -257,7 +257,7 @@ Compared = Callable[[Floats], tuple[list[Figure], Floats]]
 @dataclass(frozen=True, eq=False)
 class Test:
     compared: Compared
-    shown: Callable[[Floats], Figure] | None = None
+    effect: Callable[[Floats], Figure] | None = None
     """A number to report with the p-value, if there is one that is more useful than the statistic."""
     kept: Callable[[Floats], float] | None = None
     """The share of records that originals would need, for a test of published codes."""
@@ -276,7 +276,7 @@ class Test:
         own = np.einsum("ij,jk,ik->i", moves, clean, moves)
         noise = np.maximum(np.diagonal(spread) - own, 0.0)
         own = pearsons * max(float(own.sum()), 0.0) / max(float(pearsons.sum()), 1e-300)
-        # a weight must not hang on its own cell's chance: noise is taken as a line over what Pearson divides by
+        # a weight must not depend on its own cell's chance: noise is a line over what Pearson divides by
         level, size = float(noise.mean()), pearsons / max(float(pearsons.mean()), 1e-300) - 1
         slope = float(size @ noise) / max(float(size @ size), 1e-300)
         noise = level + min(max(slope, 0.0), level) * size

@@ -209,15 +209,15 @@ def moments(
     unit = reading.factors.index(())
     for group, n in enumerate(records):
         own = [c[:, group] for c in counted.cells]
-        shown = np.array([y[unit].sum() for y in own])
-        if not shown.any():
+        in_unit = np.array([y[unit].sum() for y in own])
+        if not in_unit.any():
             found.sums[group] = np.nan if n else 0.0
             continue
-        even = weights = certainty * n / (certainty @ shown)  # of a record of each stratum, for all n
+        even = weights = certainty * n / (certainty @ in_unit)  # of a record of each stratum, for all n
         own_scores, fourth = scores, np.zeros(J)
-        if together and shown.all():
-            own_scores, weights = together, shares * n / shown
-        for law, y, g, weight, rest, number in zip(laws, own, own_scores, weights, even, shown, strict=True):
+        if together and in_unit.all():
+            own_scores, weights = together, shares * n / in_unit
+        for law, y, g, weight, rest, number in zip(laws, own, own_scores, weights, even, in_unit, strict=True):
             one = np.array([(y[places[f]] * g[j]).sum() for j, f in enumerate(factors)]) * weight
             found.sums[group] += one
             second = _second(factors, places, y, g) * weight**2
@@ -225,7 +225,7 @@ def moments(
             found.clean[group] += _second(factors, places, law.solve(y), tables) * rest
             fourth += [weight**4 * (y[unit] * g[j] ** 4).sum() for j in range(J)]
         total = found.sums[group]
-        seconds = np.diagonal(found.sampling[group]) + total**2 / shown.sum()
+        seconds = np.diagonal(found.sampling[group]) + total**2 / in_unit.sum()
         found.clean[group] -= np.outer(total, total) / n
         with np.errstate(divide="ignore", invalid="ignore"):
             found.steps[group] = np.where(fourth > 0, seconds**2 / fourth, np.inf)

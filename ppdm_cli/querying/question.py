@@ -192,14 +192,14 @@ def _nothing_left(tree: Node) -> None:
         for name, value in node.args.items():
             if value and name not in read:
                 clause = name.strip("_").upper().replace("_", " ")
-                raise _no(clause if node is tree else f"{clause} in {_shown(node)}")
+                raise _no(clause if node is tree else f"{clause} in {_written(node)}")
 
 
 def _nothing_lost(text: str, tree: Node) -> None:
     """Refuse a question that the parser reads as one of other words: it may be cut off."""
     if _words(text) != _words(str(tree.sql(comments=False))):
         what = "the question is incomplete, or lacks AS before a name"
-        raise UsageError("question-incomplete", what, f"check whether you meant {_shown(tree)}")
+        raise UsageError("question-incomplete", what, f"check whether you meant {_written(tree)}")
 
 
 def _words(text: str) -> Counter[str]:
@@ -254,14 +254,14 @@ def _no(what: str, step: str = "use only select, where and group by") -> UsageEr
 
 
 def _wrong(id: str, tree: Node, what: str, step: str) -> UsageError:
-    return UsageError(id, f"{_shown(tree)} {what}", step)
+    return UsageError(id, f"{_written(tree)} {what}", step)
 
 
 def _text(tree: Node) -> str:
     return str(tree.sql(normalize_functions="lower", comments=False))
 
 
-def _shown(tree: Node) -> str:
+def _written(tree: Node) -> str:
     """Return a part of a question for a message."""
     text = _text(tree)
     return quoted(text if len(text) <= 60 else text[:57] + "...")
@@ -285,7 +285,7 @@ def _answer(tree: Node, where: Condition | None = None) -> Answer:
         return _aggregate(tree, where)
     if isinstance(tree, exp.Column) and not isinstance(tree.this, exp.Star):
         step = f"aggregate it, such as mean({_text(tree)}), or move it to group by"
-        raise UsageError("column-without-a-function", f"{_shown(tree)} is a column", step)
+        raise UsageError("column-without-a-function", f"{_written(tree)} is a column", step)
     raise _wrong("not-an-answer", tree, "can't be an answer", f"use one of {ANSWERS}")
 
 
@@ -309,7 +309,7 @@ def _aggregate(tree: Node, where: Condition | None) -> Aggregate:
         given = []
     least, most = TAKES[name]
     if not least <= len(given) <= most:
-        problem = f"{_shown(tree)}: {name} takes {counted(most, 'argument')}"
+        problem = f"{_written(tree)}: {name} takes {counted(most, 'argument')}"
         raise UsageError("wrong-number-of-arguments", problem, f"the functions are {ANSWERS}")
     if name == "share":
         return Aggregate(name, (_condition(given[0]),), where)
@@ -396,7 +396,7 @@ def _number(tree: Node) -> Number:
             return Combined(sign, _number(tree.this), other)
         if isinstance(other, float) and other:
             return Combined("*", _number(tree.this), 1 / other)
-    raise _no(f"{_shown(tree)} of a record", "use columns, and numbers with + - * between them")
+    raise _no(f"{_written(tree)} of a record", "use columns, and numbers with + - * between them")
 
 
 def _column(tree: Node) -> Column:

@@ -113,10 +113,10 @@ def _of_bins(predicate: Predicate, domain: Bins) -> Sequence[int]:
         else:
             true, false = high <= predicate.values[0], low > predicate.values[0]
         if true == false:
-            shown = [str(dtypes.to_json(e, domain.kind)) for e in edges]
-            more = [f"and {len(shown) - _EDGES} more"] * (len(shown) > _EDGES)
+            texts = [str(dtypes.to_json(e, domain.kind)) for e in edges]
+            more = [f"and {len(texts) - _EDGES} more"] * (len(texts) > _EDGES)
             what = f"{quoted(predicate.column)} was published in bins, and the condition cuts one"
-            step = f"use < or >= with an edge: {', '.join([*shown[:_EDGES], *more])}"
+            step = f"use < or >= with an edge: {', '.join([*texts[:_EDGES], *more])}"
             raise RefusedError("condition-cuts-a-bin", what, step)
         found.append(TRUE if true else FALSE)
     return found

@@ -346,9 +346,9 @@ def limit_sentences(sidecar: Sidecar, posterior: float, prior: float = PRIOR) ->
     if sidecar.copy is not UNSET:
         seen += f" in all {sidecar.copy.of} copies"
     lines = [limit_sentence(posterior, prior, seen)]
-    if one is not None and not (shown := at_most(one)).startswith("over"):
+    if one is not None and not (most := at_most(one)).startswith("over"):
         lines.append(
-            f"A reader of one attribute alone, without the rest of the record, becomes at most {shown} sure."
+            f"A reader of one attribute alone, without the rest of the record, becomes at most {most} sure."
         )
     return lines
 

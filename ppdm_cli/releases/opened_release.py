@@ -143,7 +143,7 @@ class OpenedRelease:
         if self.sidecar.stage != "perturbed" or attribute.role != "perturbed":
             return attribute.kind
         if attribute.name in self.alone:
-            return self.through(attribute.name).shown(attribute.name).kind
+            return self.through(attribute.name).published_domain(attribute.name).kind
         return self.wide[attribute.name].domain.kind
 
     @cached_property

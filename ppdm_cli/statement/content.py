@@ -327,11 +327,11 @@ def _published(a: Attribute) -> PublishedAttribute:
     values = [str(v) for v in stored]
     if a.dtype.startswith("timestamp") and all(_MIDNIGHT.search(v) for v in values):
         values = [_MIDNIGHT.sub("", v) for v in values]
-    shown = "the value itself" if a.representative is UNSET else _SHOWN_AS[a.representative]
+    published_as = "the value itself" if a.representative is UNSET else _SHOWN_AS[a.representative]
     if a.role != "perturbed":
-        shown = "the original, unchanged" if a.role == "kept" else "the original, or another value"
+        published_as = "the original, unchanged" if a.role == "kept" else "the original, or another value"
     source = {"data": _FROM_DATA, "declared": "the owner"}.get(str(a.domain_from), "-")
-    return PublishedAttribute(a.name, a.role, values, ranges, a.nulls is True, shown, source)
+    return PublishedAttribute(a.name, a.role, values, ranges, a.nulls is True, published_as, source)
 
 
 def _published_parts(s: Statement) -> list[Part]:
@@ -340,10 +340,10 @@ def _published_parts(s: Statement) -> list[Part]:
     noise = {c.name for c in opened(s.sidecar).channels if c.noise is not None}
     rows: list[list[str | Cell]] = []
     for p in s.published:
-        shown = Cell("the original plus random noise" if p.attribute in noise else p.shown_as)
+        published_as = Cell("the original plus random noise" if p.attribute in noise else p.shown_as)
         if p.role == "kept":
-            shown = Cell(f"{p.shown_as}: not protected", None, "alarm")
-        rows.append([p.attribute, _values(p, s.sidecar.by_name[p.attribute]), shown, p.listed_from])
+            published_as = Cell(f"{p.shown_as}: not protected", None, "alarm")
+        rows.append([p.attribute, _values(p, s.sidecar.by_name[p.attribute]), published_as, p.listed_from])
     numbered = " The column ppdm_recipe says which attributes a record shows."
     return [
         f"The release has {records} with {counted(len(rows), 'attribute')}. No other column of the original is "
@@ -405,7 +405,7 @@ def _replaced(s: Statement) -> list[Part]:
     copies = s.sidecar.times // (s.record.rows or 1)
     errors = expected_errors(release.recipes, s.sidecar.records or 0, copies)
     how = dict.fromkeys(KINDS[c.spec.kind].about for c in release.channels if c.spec is not None)
-    shown = [] if all(r.published is UNSET for r in figures) else ["records that show it"]
+    published_as = [] if all(r.published is UNSET for r in figures) else ["records that show it"]
     rows: list[list[str | Cell]] = []
     for r in figures:
         expected = errors.get(r.attribute)
@@ -414,7 +414,7 @@ def _replaced(s: Statement) -> list[Part]:
             error = Cell("over 100%", None, "alarm")
         published = "all" if r.published is UNSET else percent(r.published)
         cost = "none" if s.epsilon is None else _number(r.epsilon)
-        rows.append([r.attribute, *[published] * bool(shown), _share(r.staying), cost, error])
+        rows.append([r.attribute, *[published] * bool(published_as), _share(r.staying), cost, error])
     response = (
         "Randomised response: each value was kept or replaced at random. The odds are published with the data, "
         "so counts and averages can be corrected for it. Draws are exact: no rounding changes the odds."
@@ -422,7 +422,7 @@ def _replaced(s: Statement) -> list[Part]:
     parts: list[Part] = [
         *[response] * (not has_noise(s.sidecar)),
         [*how, *s.sentences("withheld"), f"Random numbers: {_COINS[s.privacy.coins]}", *s.sentences("keys")],
-        TextTable(["attribute", *shown, "stays as it was", "epsilon", "error of a count"], rows),
+        TextTable(["attribute", *published_as, "stays as it was", "epsilon", "error of a count"], rows),
         "Stays as it was: the chance that a published value is the original one. Epsilon: how much is "
         "revealed, where 0 is nothing. The odds of a suspicion grow at most e^epsilon times. This factor is "
         "gamma, and N is the number of values or ranges. Error of a count: the standard error for a value of "

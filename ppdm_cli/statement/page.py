@@ -121,9 +121,9 @@ def _part(part: Part) -> str:
 
 def _table(table: TextTable) -> str:
     head = "".join(f"<th>{_safe(c)}</th>" for c in table.columns)
-    names, shown = table.columns or ["", ""], table.rows[:MOST_ROWS]
-    rows = "".join(f"<tr>{''.join(map(_cell, names, row))}</tr>" for row in shown)
-    left = len(table.rows) - len(shown)
+    names, visible = table.columns or ["", ""], table.rows[:MOST_ROWS]
+    rows = "".join(f"<tr>{''.join(map(_cell, names, row))}</tr>" for row in visible)
+    left = len(table.rows) - len(visible)
     below = f"<p>{left:,} further rows are left out; the sidecar has them.</p>" if left else ""
     return f"<table>{f'<thead><tr>{head}</tr></thead>' if head else ''}<tbody>{rows}</tbody></table>{below}"
 

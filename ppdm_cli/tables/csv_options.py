@@ -243,8 +243,8 @@ def has_clock(text: str) -> bool:
 def _pattern(text: str) -> str:
     """Return the regular expression of a format: no digit more or less than it has."""
     parts = _DIRECTIVE.split(text)
-    shown = (re.escape(p) if i % 2 == 0 else (_DIGITS | _CLOCK)[p] for i, p in enumerate(parts))
-    return f"^{''.join(shown)}$"
+    patterns = (re.escape(p) if i % 2 == 0 else (_DIGITS | _CLOCK)[p] for i, p in enumerate(parts))
+    return f"^{''.join(patterns)}$"
 
 
 def _checked_format(text: str) -> str:

@@ -45,7 +45,7 @@ class CsvWriter(Writer):
         self._delimiter, self._formulas = delimiter, FORMULAS.get()
         self._zip = gzip.GzipFile("", "wb", 6, file, mtime=0) if name.lower().endswith(".gz") else None
         out = self._zip or file
-        names = self._shown("a column's name", pa.array(schema.names, pa.string()))
+        names = self._guarded("a column's name", pa.array(schema.names, pa.string()))
         out.write(f"{delimiter.join(map(self._cell, names.to_pylist()))}\n".encode())
         self._texts = InOrder(out.write)
 
@@ -86,7 +86,7 @@ class CsvWriter(Writer):
     def _written(self, name: str, values: pa.Array) -> pa.Array:
         values = _as_written(values)
         _check_calendar(name, values)
-        return self._shown(f"the column {quoted(name)} of the output", values)
+        return self._guarded(f"the column {quoted(name)} of the output", values)
 
     def _rows(self, columns: Sequence[pa.Array], end: str) -> pa.LargeStringArray:
         """Return the text of each row in neighbouring columns, with the mark at its end."""
@@ -122,7 +122,7 @@ class CsvWriter(Writer):
         offsets = pa.py_buffer(np.concatenate([[0], ends + 1]))
         return pa.LargeStringArray.from_buffers(len(ends), offsets, pa.py_buffer(data))
 
-    def _shown(self, what: str, text: pa.Array) -> pa.Array:
+    def _guarded(self, what: str, text: pa.Array) -> pa.Array:
         """Return text in the form to write, or refuse it."""
         kind = text.type
         texts = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)

@@ -224,9 +224,9 @@ def check_plain(logs: Iterable[PurePath], name: str) -> None:
             kind = "an Iceberg table"
         if kind is not None:
             table = log.parent.parent if kind == "an Iceberg table" else log.parent
-            shown = name if "=" in str(table) else str(table)  # a hive key is a cell
+            printed = name if "=" in str(table) else str(table)  # a hive key is a cell
             what = f"{quoted(name)} belongs to {kind}, whose files also hold rows that aren't in it"
-            raise RefusedError("lake-table", what, _READ[kind].format(quoted(shown)))
+            raise RefusedError("lake-table", what, _READ[kind].format(quoted(printed)))
 
 
 def _logs(path: Path, found: Sequence[Path]) -> Iterator[PurePath]:

@@ -281,7 +281,7 @@ def left_bare(frame: pl.DataFrame, data: pl.DataFrame, made: Sidecar, share: flo
             own = [channel.matrix.unchanged] if coin is None else [blur.unchanged for blur in coin[1]]
             for name, unchanged in zip(channel.attributes, own, strict=True):
                 codes = made.by_name[name].domain.encode(data[name].to_arrow()).codes[rows]
-                shown = channel.shown(name).decode(unchanged[codes].astype(np.uint16)).to_pylist()
+                shown = channel.published_domain(name).decode(unchanged[codes].astype(np.uint16)).to_pylist()
                 for row, value in zip(rows.tolist(), shown, strict=True):
                     columns[name][row] = value
     return frame.with_columns(pl.Series(n, c, dtype=frame[n].dtype) for n, c in columns.items())

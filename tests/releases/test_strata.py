@@ -49,7 +49,7 @@ def test_what_is_read_is_what_was_published() -> None:
                 assert (revealed == exposures.withheld).all() and axis.name not in recipe.attributes
                 continue
             revealed = revealed - exposures.first[of - 1]
-            domain = axis.domain if axis.kept else recipe.through[axis.name].shown(axis.name)
+            domain = axis.domain if axis.kept else recipe.through[axis.name].published_domain(axis.name)
             values = domain.decode(revealed.astype(np.uint32)).to_pylist()
             assert values == frame[rows.tolist()][axis.name].to_list()
 
