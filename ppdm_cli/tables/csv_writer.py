@@ -93,13 +93,13 @@ class CsvWriter(Writer):
         if not pa.types.is_dictionary(columns[0].type):
             return self._by_polars(columns, end)
         sizes = [len(c.dictionary) + 1 for c in columns]  # null is the last
-        filled = [pc.cast(c.indices, pa.int32()).fill_null(n - 1) for c, n in zip(columns, sizes, strict=True)]
+        codes = [dtypes.carrier(_with_null(c)) for c in columns]
         marks, texts = [self._delimiter] * (len(columns) - 1) + [end], []
         places = split(np.arange(prod(sizes), dtype=code_type(prod(sizes))), sizes)
         for column, mark, place in zip(columns, marks, places, strict=True):
             cells = [f"{self._cell(v)}{mark}" for v in [*column.dictionary.to_pylist(), None]]
             texts.append(pa.array(cells, pa.large_string()).take(_indices(place)))
-        return _side_by_side(texts).take(_indices(joined([*map(dtypes.carrier, filled)], sizes)))
+        return _side_by_side(texts).take(_indices(joined(codes, sizes)))
 
     def _cell(self, value: Any) -> str:
         """Return a value as polars writes it."""
@@ -155,6 +155,13 @@ def _side_by_side(texts: Sequence[pa.LargeStringArray]) -> pa.LargeStringArray:
     return (
         texts[0] if len(texts) == 1 else pc.binary_join_element_wise(*texts, pa.scalar("", pa.large_string()))
     )
+
+
+def _with_null(column: pa.DictionaryArray) -> pa.Array:
+    """Return the codes of a column, of which null's is the last."""
+    if not column.null_count:
+        return column.indices
+    return pc.cast(column.indices, pa.int32()).fill_null(len(column.dictionary))
 
 
 def _indices(codes: np.ndarray) -> pa.Array:

@@ -291,3 +291,46 @@ def test_a_csv_is_parsed_once_where_its_columns_fit_in_memory(
     path.write_text("n,x\n" + "1,2\n" * 50 + "1,2.5\n")
     monkeypatch.setattr(ppdm_csv, "_HELD", 1 << 20)
     assert loaded(open_table(path)).column("x").to_pylist() == [2.0] * 50 + [2.5], "its type changes"
+
+
+CELLS = {
+    "whole": ["1", "20", "-3", ""],
+    "number": ["1.5", "2", "1e3", ""],
+    "padded": ["7", "012", "3", ""],
+    "text": ["a", "12", '""', ""],
+    "truth": ["true", "1", "false", ""],
+    "day": ["2026-01-31", "2026-01-31T12:00:00", "5", ""],
+}
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0), (2, 1), (3, 2)])
+@pytest.mark.parametrize("odd", ["", "null"])
+def test_types_are_those_of_cells_whatever_blocks_were_seen_before(
+    order: tuple[int, int], odd: str, tmp_path: Path, tiny: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, cells in CELLS.items():
+        for last in cells:
+            several = [cells[p] for p in order for _ in range(6)]
+            text = f"x,{name}\n" + "".join(f"1,{c}\n" for c in [*several, last, ""])
+            found = []
+            for expected in (True, False):
+                with monkeypatch.context() as patch:
+                    if not expected:
+                        patch.setattr(ppdm_csv._Inference, "_expected", lambda self: self.wanted)
+                    try:
+                        table = of(text, tmp_path, odd=odd or {})
+                        found.append((str(table.schema), table.to_pylist()))
+                    except DataError as error:
+                        found.append((error.what, error.next_step))
+            assert found[0] == found[1]
+
+
+def test_rows_stay_in_memory_from_the_beginning_of_a_file(
+    tmp_path: Path, tiny: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "x,y\n" + "".join(f"{i},{'' if i % 5 else i / 2}\n" for i in range(200))
+    expected = of(text, tmp_path).to_pylist()
+    assert [r["x"] for r in expected] == list(range(200))
+    for held in (0, 100, 1000):
+        monkeypatch.setattr(ppdm_csv, "_HELD", held)
+        assert of(text, tmp_path).to_pylist() == expected
