@@ -140,7 +140,7 @@ def parts_of(paths: Sequence[Path]) -> Files:
             continue
         if path.is_dir():
             found = _found(path)
-            files.watching(str(path), _listed, path)
+            files.watching(str(path), _listed, path, now=found)
             root = path if len(paths) == 1 else None
             for number, part in enumerate(found, 1):
                 if "=" in str(part.relative_to(path).parent):  # a hive key is a cell: such parts go by number

@@ -63,11 +63,14 @@ class ParquetTable(Table):
         self.files = tuple(files)
         self._labels = labels or [str(f) for f in files]
         self.name = str(root) if root else self._labels[0]
-        footers = footers or [Footer.read(f, s) for f, s in zip(self.files, self._labels, strict=True)]
+        if not footers:
+            first = Footer.read(self.files[0], self._labels[0])
+            others = zip(self.files[1:], self._labels[1:], strict=True)
+            footers = [first, *(Footer.read(f, label, like=first) for f, label in others)]
         self._metadata = [f.metadata for f in footers]
         self._keys = _hive_keys(self.files, root)
-        own, *others = (f.schema for f in footers)
-        for label, other in zip(self._labels[1:], others, strict=True):
+        own, *rest = (f.schema for f in footers)
+        for label, other in zip(self._labels[1:], rest, strict=True):
             _check_same(own, other, self._labels[0], label)
         self._own_names = set(own.names)
         self._ours = [f.sidecar is not None and f.metadata.num_columns == len(own) for f in footers]
@@ -228,14 +231,20 @@ class Footer(NamedTuple):
     size: int
 
     @classmethod
-    def read(cls, source: Any, label: str, size: int | None = None) -> Footer:
-        """Read the footer of a file, or of the end of one of this size."""
+    def read(cls, source: Any, label: str, size: int | None = None, like: Footer | None = None) -> Footer:
+        """Read the footer of a file, or of the end of one of this size; one `like` another has its columns."""
         try:
             size = source.stat().st_size if size is None else size
             if size == 0:
                 step = "check that the copy or export was finished"
                 raise DataError("empty-file", f"{quoted(label)} is empty", step)
             metadata = pq.read_metadata(reachable(source))
+            if (
+                like is not None
+                and metadata.schema.equals(like.metadata.schema)
+                and metadata.metadata == like.metadata.metadata
+            ):
+                return like._replace(metadata=metadata, size=size)
             schema, carried = _in_microseconds(metadata.schema), dict(metadata.metadata or {})
             if (by_spark := _written_by_spark(carried)) is not None:
                 schema, carried = by_spark
