@@ -6,6 +6,7 @@ next step, and an exit code (`errors.Exit`).
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from contextlib import suppress
@@ -133,6 +134,7 @@ def _code(run: Run) -> int:
 def _keep_freed_memory() -> None:
     """Have glibc use freed blocks again instead of returning them: page faults cost a third of `reconstruct`.
 
+    Arrow takes memory from it too: its own allocators return it, which costs a tenth of a CSV's perturbation.
     Here, not in the library: only a process of our own may be tuned.
     """
     trim_threshold, mmap_threshold = -1, -3  # malloc.h: M_TRIM_THRESHOLD, M_MMAP_THRESHOLD
@@ -142,3 +144,4 @@ def _keep_freed_memory() -> None:
         libc = ctypes.CDLL(None)
         libc.mallopt(trim_threshold, 1 << 30)
         libc.mallopt(mmap_threshold, 1 << 25)
+        os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")  # for pyarrow, once it is imported
