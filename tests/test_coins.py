@@ -168,6 +168,7 @@ def test_threads_and_partitions_do_not_show(monkeypatch: pytest.MonkeyPatch, shu
     ):
         monkeypatch.setattr(base, "MOST_ROWS", rows)
         monkeypatch.setattr(base, "MOST_CELLS", cells)
+        monkeypatch.setattr(base, "WIDE_ROWS", 1)
         for source in (data, pieces(data, 700)):
             with running(threads=threads):
                 again = perturb(source, **asked)

@@ -25,6 +25,8 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 LEAST_ROWS, MOST_ROWS = 1 << 10, 1 << 18
 MOST_CELLS = 1 << 22
+WIDE_ROWS = 1 << 12
+"""The rows whose work outweighs that of starting on a column: wide tables have twice the cells for them."""
 MOST_COLUMNS = 1 << 16
 QUOTA = Path("/sys/fs/cgroup/cpu.max")
 """The file that shows how much of the processor a container may use."""
@@ -32,7 +34,9 @@ QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
 def rows_per_partition(columns: int) -> int:
     """Return the number of rows of a table of so many columns that are processed at a time."""
-    return max(LEAST_ROWS, min(MOST_ROWS, MOST_CELLS // max(1, columns)))
+    many = max(1, columns)
+    rows = max(MOST_CELLS // many, min(WIDE_ROWS, 2 * MOST_CELLS // many))
+    return max(LEAST_ROWS, min(MOST_ROWS, rows))
 
 
 @dataclass(frozen=True)

@@ -139,6 +139,7 @@ def test_partitions_are_the_same_whichever_columns_are_read(
     data: Path, suffix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(base, "MOST_CELLS", 1_500)  # so that it is the width that decides
+    monkeypatch.setattr(base, "WIDE_ROWS", 1)
     monkeypatch.setattr(base, "MOST_ROWS", 1 << 18)
     table = open_table(data / f"data.{suffix}")
     whole = [p.load().num_rows for p in table.partitions()]
