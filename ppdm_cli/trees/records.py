@@ -23,7 +23,7 @@ from ppdm_cli.engine import Batch, ordered, scan, workers
 from ppdm_cli.errors import DataError, UsageError, argument, quoted, unknown_column
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import Table
-from ppdm_cli.trees.tree import MOST_CLASSES, MOST_WEIGHT, Feature, StoredValue
+from ppdm_cli.trees.tree import MOST_CLASSES, MOST_WEIGHT, Feature, StoredValue, spans
 
 LEAST_CUTS = 1024
 """The number of quantiles of a number with too many values, unless a 64th of the records is more."""
@@ -179,22 +179,48 @@ def floats(array: pa.Array) -> np.ndarray:
     return np.clip(values, -np.finfo(float).max, np.finfo(float).max)
 
 
-def _numeric(feature: Feature, values: np.ndarray, cuts: int | None) -> CodedColumn:
-    order = np.argsort(values)  # NaN last
+def sorted_floats(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the order of floats, NaN last, and the sorted values.
+
+    Their bits are sorted as whole numbers, with the row in the last ones: an order takes four times as long.
+    """
+    bits = len(values).bit_length()
+    keys = np.where(np.isnan(values), np.nan, values + 0.0).view(np.int64)  # of one NaN and one 0
+    keys ^= keys >> 63 & np.iinfo(np.int64).max
+    keys >>= bits
+    keys <<= bits
+    keys |= np.arange(len(values))
+    keys.sort()
+    order = keys & (1 << bits) - 1
     known = values.take(order)
+    wrong = np.flatnonzero(known[1:] < known[:-1])
+    if wrong.size:  # they differ in the last bits alone
+        keys >>= bits
+        alike = np.unique(keys[wrong])
+        first = np.searchsorted(keys, alike)
+        run = spans(first, np.searchsorted(keys, alike, side="right") - first)
+        order[run] = order[run][np.argsort(known[run])]
+        known[run] = values[order[run]]
+    return order, known
+
+
+def _numeric(feature: Feature, values: np.ndarray, cuts: int | None) -> CodedColumn:
+    order, known = sorted_floats(values)
     known = known[: np.searchsorted(known, np.nan)]
     new = np.ones(len(known), bool)
     new[1:] = known[1:] != known[:-1]
-    distinct = known[new]
-    cut = len(distinct) > MOST_CODES
+    cut = int(np.count_nonzero(new)) > MOST_CODES
     if cut:
         cuts = cuts or min(max(LEAST_CUTS, len(values) // 64), MOST_CODES)
         distinct = np.unique(known[(np.arange(1, cuts + 1) * len(known)) // cuts - 1])
-        new[:] = False
         # each code ends with its value; the next one begins behind it
-        new[np.append(0, np.searchsorted(known, distinct[:-1], side="right"))] = True
+        starts = np.append(0, np.searchsorted(known, distinct[:-1], side="right"))
+    else:
+        starts = np.flatnonzero(new)
+        distinct = known.take(starts)
     codes = np.full(len(values), len(distinct), code_type(len(distinct) + 1))
-    codes[order[: len(known)]] = np.cumsum(new) - 1
+    ranks = np.arange(len(distinct), dtype=codes.dtype)
+    codes[order[: len(known)]] = np.repeat(ranks, np.diff(starts, append=len(known)))
     missing = len(known) < len(values)
     return CodedColumn(feature, codes, len(distinct), distinct, missing, cut)
 

@@ -17,6 +17,7 @@ import pytest
 from ppdm_cli import perturb, predict, reconstruct, train_tree
 from ppdm_cli.errors import DataError, UsageError
 from ppdm_cli.trees.exporting import as_text
+from ppdm_cli.trees.records import sorted_floats
 from tests.trees.test_exporting import in_duckdb, in_sqlite
 from tests.vocabulary import Run, generated, raises
 
@@ -30,6 +31,19 @@ def test_categories_give_a_branch_each_and_booleans_too() -> None:
         and fitted.tree.features[0].categories == ("a", "b", "c")
     )
     assert predict(fitted, data)["predicted"].to_list() == [0, 1, 2] * 10
+
+
+@pytest.mark.parametrize("step", [2.0**-52, -(2.0**-52), 2.0**-30, 0.25, 1e9])
+@pytest.mark.parametrize("records", [0, 1, 1_000, 70_000])
+def test_sorted_floats_are_in_order_when_only_their_last_bits_differ(step: float, records: int) -> None:
+    rng = np.random.default_rng(records)
+    values = np.sign(step) + rng.integers(0, 1 << 20, records) * step
+    for special in (np.nan, -np.nan, np.inf, -np.inf, 0.0, -0.0):
+        values[rng.integers(0, max(records, 1), records // 20)] = special
+    order, found = sorted_floats(values)
+    np.testing.assert_array_equal(found, np.sort(values))
+    np.testing.assert_array_equal(values[order], found)
+    np.testing.assert_array_equal(np.sort(order), np.arange(records))
 
 
 def test_depth_and_least_records_are_kept() -> None:
