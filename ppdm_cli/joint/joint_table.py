@@ -15,7 +15,7 @@ from ppdm_cli.estimating import Tables, forward
 TINY = 1e-300
 MOST_SUMS = 1 << 20
 """The most cumulated weights of an attribute that are held at a time: 8 to 16 MiB."""
-RANGES = 4
+RANGES = 8
 """The number of ranges of numbers, for each value, whose values are looked up."""
 NEAR = 1e-6
 """The part of a range by which rounding may move a sum."""

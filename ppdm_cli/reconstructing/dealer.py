@@ -85,8 +85,8 @@ class Dealer:
 
 PROVEN = 3.0
 """The standard deviations of chi-square at which published counts are found to depend on the class."""
-DRAWN_AT_ONCE = 1 << 13
-"""The number of records that are drawn at a time: their probabilities stay in the processor's cache."""
+DRAWN_AT_ONCE = 1 << 20
+"""The most probabilities of a column's values that are in hand at a time."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,7 +141,8 @@ class Drawer:
             COIN: hashed([self.release, "coin"]),
             LABEL: hashed([self.release, "label", self.label.name]),
         }
-        for part in _parts(batch):
+        step = DRAWN_AT_ONCE // max(c.domain.size for c in self.read)
+        for part in (slice(first, first + step) for first in range(0, batch.rows, step)):
             own = batch.addresses[part]
 
             def numbers_of(place: int, rows: np.ndarray, own: np.ndarray = own) -> Floats:
@@ -154,10 +155,6 @@ class Drawer:
                 drawn[channel.name][part] = values
         perturbed = {c.name: drawn[c.name] for c in channels if not c.kept}
         return labels, perturbed if self.label.kept else perturbed | {self.label.name: labels}
-
-
-def _parts(batch: Batch) -> list[slice]:
-    return [slice(start, start + DRAWN_AT_ONCE) for start in range(0, batch.rows, DRAWN_AT_ONCE)]
 
 
 @dataclass(frozen=True, eq=False)

@@ -176,14 +176,8 @@ def _choose(
 
     def judged(task: Task) -> tuple[Task, BestTests]:
         several = np.tile(total[task.slots], len(task.attributes))
-        return task, best_tests(
-            bool(numeric[task.attributes[0]]),
-            task.rows(),
-            several,
-            len(records.labels),
-            options.min_records,
-            options.mdl,
-        )
+        are_numeric, classes = bool(numeric[task.attributes[0]]), len(records.labels)
+        return task, best_tests(are_numeric, task.rows(), several, classes, options.min_records, options.mdl)
 
     tasks = counter.tasks(level)
     found: Iterable[tuple[Task, BestTests]] = map(judged, tasks)
@@ -191,14 +185,8 @@ def _choose(
         found = ordered(executor, tasks, judged)
     for task, one in found:
         at = np.ix_(np.array(task.attributes), task.slots)
-        gains[at], ratios[at] = (
-            one.gain.reshape(len(task.attributes), -1),
-            one.ratio.reshape(len(task.attributes), -1),
-        )
-        low[at], high[at] = (
-            one.low.reshape(len(task.attributes), -1),
-            one.high.reshape(len(task.attributes), -1),
-        )
+        for into, own in ((gains, one.gain), (ratios, one.ratio), (low, one.low), (high, one.high)):
+            into[at] = own.reshape(len(task.attributes), -1)
     usual = numeric | (records.sizes < 0.3 * records.rows)
     if not usual.any():
         usual[:] = True  # all are nominal with many values: then they count as well
