@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ppdm_cli.arrays import Floats
+from ppdm_cli.arrays import Floats, of_small_products
 from ppdm_cli.joint.attribute_search import CELLS, THRESHOLD, Found, Growing, fitted
 from ppdm_cli.joint.forest import Forest, learn_bayes, learn_forests, spanning
 from ppdm_cli.joint.given_kept import GivenKept, learn_given_kept
@@ -115,6 +115,7 @@ class LearnedModel:
         return self.sample.shares(published) * published.sum()
 
 
+@of_small_products
 def learn(sample: Sample, cells: int = CELLS) -> LearnedModel:
     """Learn the simplest model within one standard error of the best, or none if nothing is confirmed.
 

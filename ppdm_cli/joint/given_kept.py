@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ppdm_cli.arrays import Codes, Floats, of_small_products
+from ppdm_cli.arrays import Codes, Floats
 from ppdm_cli.joint.boosting import AskedColumn, Boosted, boosted
 from ppdm_cli.joint.joint_table import TINY, Uniform, normalised, picked
 from ppdm_cli.joint.sample import LABEL, Sample
@@ -136,7 +136,6 @@ def own_numbers(rows: np.ndarray, copy: int) -> Uniform:
     return lambda place, some: uniform(rows[some], hashed([SEED, copy, place]))
 
 
-@of_small_products
 def learn_given_kept(sample: Sample, rows: np.ndarray) -> GivenKept:
     """Learn the law from some records of a sample."""
     kept = tuple(p for p, c in enumerate(sample.channels) if c.kept)

@@ -187,8 +187,7 @@ def sorted_floats(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     bits = len(values).bit_length()
     keys = np.where(np.isnan(values), np.nan, values + 0.0).view(np.int64)  # of one NaN and one 0
     keys ^= keys >> 63 & np.iinfo(np.int64).max
-    keys >>= bits
-    keys <<= bits
+    keys &= -1 << bits
     keys |= np.arange(len(values))
     keys.sort()
     order = keys & (1 << bits) - 1
