@@ -33,8 +33,9 @@ run() {
 say '1. This is the original. It has 699 samples of tissue, with nine grades and a diagnosis each.'
 run 0 'head -4 breast_cancer.csv'
 
-say '2. Choose a privacy budget for the whole record. Take the first design: each record shows two attributes.' \
-    'About one attribute, 20,000 such records show at most as much as 276 unperturbed ones.'
+say '2. Choose a privacy budget for the whole record. Take the first design: each record shows two of nine attributes.' \
+    'About one attribute, 20,000 such records show at most as much as 276 unperturbed ones. The class, group, is shown' \
+    'in every record as well.'
 run 0 'ppdm entropy --record-epsilon 2 --records 20000 --attributes 9x10'
 run 0 'ppdm generate --function 1 --records 20000 --seed 7 -o people.csv'
 run 0 'ppdm perturb people.csv -o whole.csv --record-epsilon 2 --class group --class-in-budget'
@@ -52,7 +53,8 @@ say 'ppdm refuses again, because neighbouring rows are alike: the order of the r
     'Put the rows in a random order.'
 run 0 'ppdm perturb breast_cancer.csv -o release.csv --plan breast_cancer.toml --shuffle'
 
-say '4. Look at the release and at what it promises. The sidecar beside it holds the same for programs.'
+say '4. Look at the release and at what it promises. Empty cells were withheld, and ppdm_recipe says which' \
+    'attributes a record shows. The sidecar beside the release holds the same for programs.'
 run 0 'head -4 release.csv'
 run 0 'ppdm inspect release.csv'
 run 0 'head -9 release.csv.ppdm.json'
@@ -66,7 +68,7 @@ run 0 'ppdm estimate release.csv --attribute class'
 say '6. Publish the larger table. Declare the domains that you know. ppdm takes the others from the data, rounds them' \
     'outward, and reports them.'
 run 0 'ppdm perturb people.csv -o people-release.csv --record-epsilon 4 --class group --class-in-budget \
-    --attribute age:domain=20:80,bins=12 --domain salary=20000:150000'
+    --attribute age:domain=20:80,bins=12 --domain salary=20000:150000 --type age=double --type salary=double'
 
 say 'These rows were in a random order already, so you can compare them one by one. The columns are salary, age,' \
     'education level and group, and the original comes first. Empty cells were withheld.'

@@ -39,7 +39,7 @@ _PLAIN = re.compile(
     r"""(?: (?P<both>2>&1 )?\| (?P<rest>(?!.*ppdm).*))?"""
 )
 """A command that is run here: ppdm, whose streams may go to a file or through a pipe to tools of the shell."""
-_SURROUNDINGS = {"COLUMNS": "80", "LC_ALL": "C.UTF-8", "NO_COLOR": "1"}
+_SURROUNDINGS = {"LC_ALL": "C.UTF-8", "NO_COLOR": "1"}
 
 
 def alike(new: str, old: str) -> bool:
@@ -117,7 +117,7 @@ def _run(command: str, folder: Path, last_code: int) -> tuple[str, int]:
             if plain["file"]:
                 streams[plain["stream"]] = stack.enter_context((folder / plain["file"]).open("wb"))
             with pytest.MonkeyPatch.context() as patch:
-                for variable in [v for v in os.environ if "COLOR" in v]:
+                for variable in [v for v in os.environ if "COLOR" in v or v == "COLUMNS"]:
                     patch.delenv(variable)
                 for variable, value in _SURROUNDINGS.items():
                     patch.setenv(variable, value)
@@ -133,7 +133,7 @@ def _run(command: str, folder: Path, last_code: int) -> tuple[str, int]:
 def _in_shell(
     command: str, folder: Path, printed: IO[bytes], stdin: IO[bytes] | int = subprocess.DEVNULL
 ) -> int:
-    variables = {k: v for k, v in os.environ.items() if "COLOR" not in k} | _SURROUNDINGS
+    variables = {k: v for k, v in os.environ.items() if "COLOR" not in k and k != "COLUMNS"} | _SURROUNDINGS
     variables["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), variables.get("PATH", os.defpath)])
     call = ["sh", "-c", command]
     done = subprocess.run(call, cwd=folder, env=variables, stdin=stdin, stdout=printed, stderr=printed)

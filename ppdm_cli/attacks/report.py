@@ -280,7 +280,7 @@ class Attacked(Displayed):
         if self.risks:
             beyond = [r for r in self.risks if r.excess > 0]
             worst = max(beyond, key=lambda r: r.low - r.guess_high, default=None)
-            largest = "No risk exceeds guessing."
+            largest = "No risk exceeds guessing: without the release, as many tries or more succeed."
             if worst is not None:
                 share, guess = percent(worst.share), percent(worst.guess)
                 largest = (

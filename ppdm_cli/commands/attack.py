@@ -176,7 +176,7 @@ def _tables(out: Console, done: Attacked) -> None:
     if done.risks:
         show.of_columns(
             out,
-            "Risks: percent of the tries that succeed, and beyond guessing",
+            "Risks: percent of the tries that succeed. Only the part beyond guessing needs the release",
             ["risk", "tries", "succeed", "by guessing", "beyond guessing"],
             [
                 [
@@ -285,14 +285,11 @@ def _percent(share: float | None) -> str | None:
 
 
 def _show(done: Attacked, in_file: bool) -> None:
-    """Print the tables, unless they went to a file, and their meaning."""
+    """Print the verdict, the tables unless they went to a file, and the remarks."""
     from ppdm_cli.commands import show
     from ppdm_cli.releases import limit_sentences, opened
 
-    out = show.console()
-    if not in_file:
-        _tables(out, done)
-    record, sentences = done.record, list(done.remarks)
+    out, record, sentences = show.console(), done.record, done.sentences
     if record["coins"] in _UNPROMISED:
         sentences.append(_UNPROMISED[record["coins"]])
     if record["bound"] == 1:
@@ -302,4 +299,7 @@ def _show(done: Attacked, in_file: bool) -> None:
         sentences += limit_sentences(done.sidecar, record["bound"])
     if record["unbounded"]:
         sentences.append(f"Not protected, because published unchanged: {', '.join(record['unbounded'])}.")
-    show.say(out, [*sentences, *done.sentences])
+    show.say(out, sentences)
+    if not in_file:
+        _tables(out, done)
+    show.say(out, done.remarks)

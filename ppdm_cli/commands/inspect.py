@@ -143,7 +143,7 @@ def inspect_command(
         from ppdm_cli.statement import state
 
         statement["statement"] = state(file, report, sidecar=sidecar, force=force, prior=prior, **stated)
-    return Report(lambda: done.figures | {"sentences": done.sentences} | statement, lambda: _show(done))
+    return Report(lambda: done.figures | {"sentences": done.sentences} | statement, lambda: _show(done, report))
 
 
 def _show_proof(proof: dict[str, Any], output: Path | None) -> None:
@@ -159,7 +159,7 @@ def _show_proof(proof: dict[str, Any], output: Path | None) -> None:
     show.say(out, [*proof_sentences(proof), *written])
 
 
-def _show(done: Inspected) -> None:
+def _show(done: Inspected, report: Path | None) -> None:
     import msgspec
 
     from ppdm_cli.commands import show
@@ -176,4 +176,5 @@ def _show(done: Inspected) -> None:
     columns = [*show.WHAT, *columns, *["condition"] * any("condition_number" in r for r in rows)]
     if not own.altered:
         show.attributes(out, "", columns, rows)
-    show.say(out, [s for s in done.sentences if s not in verdict])
+    written = [f"Wrote the statement to {report}."] * (report is not None)
+    show.say(out, [*(s for s in done.sentences if s not in verdict), *written])

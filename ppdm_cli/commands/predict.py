@@ -9,6 +9,7 @@ import click
 
 from ppdm_cli.commands import options
 from ppdm_cli.commands.command import Command, Report
+from ppdm_cli.errors import UsageError, word
 
 if TYPE_CHECKING:
     from ppdm_cli.tables import CsvOptions
@@ -64,6 +65,9 @@ def predict_command(
     from ppdm_cli.tables import commit
     from ppdm_cli.trees import classify, load_tree, open_records
 
+    if data.suffix.lower() == ".json" != tree.suffix.lower():
+        step = f"use ppdm predict {word(str(data))} {word(str(tree))} -o {word(str(output))}"
+        raise UsageError("not-a-tree-file", "the tree comes first, and then the data", step)
     loaded = load_tree(tree)
     table = open_records(data, loaded, csv, from_)
     with ExitStack() as stack:

@@ -141,7 +141,7 @@ def _rounded(row: dict[str, Any], name: str) -> Decimal | int | None:
     """Return a number with the digits that its interval leaves, as a Decimal that is shown unchanged."""
     value = row[name]
     if value is None or name == "worth":
-        return None if value is None else round(value)
+        return None if value is None else round(value) if value >= 1 else Decimal(f"{value:.1g}")
     if name in ("p", "p_holm"):
         return Decimal(f"{value:.2g}" if value < 0.1 else f"{value:.2f}")
     reach = (row["high"] - row["low"]) / 4 if row["low"] is not None else 0.0

@@ -140,6 +140,9 @@ def _instead(error: click.ClickException, context: click.Context | None) -> str:
 
 def _option(name: str, context: click.Context) -> str:
     """Return the options that a name is a part of, the other commands that have it, or the nearest option."""
+    arguments = [str(p.name).upper() for p in context.command.params if isinstance(p, click.Argument)]
+    if name.strip("-").upper() in arguments:
+        return f"leave out {name}: {context.command_path} {' '.join(arguments)}"
     own = [o for p in context.command.params for o in p.opts if o.startswith("--")]
     if held := [quoted(o) for o in own if name.strip("-") in o]:
         return f"did you mean {' or '.join(held[:3])}?"

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn
 
 _WIDE = 120
-"""The width of output that does not go to a terminal."""
+"""The width of output that does not go to a terminal, unless COLUMNS says another."""
 
 MOST_ROWS = 1000
 """The most rows of a table that are shown."""
@@ -39,17 +39,22 @@ _PATIENCE = 1.0
 
 
 def console(stderr: bool = False) -> Console:
-    """Return a console that is plain and wide if its stream is not a terminal; a quiet one for no reports.
+    """Return a console that is plain, and as wide as COLUMNS says, if its stream is not a terminal; a quiet
+    one for no reports.
 
     NO_COLOR makes it plain on a terminal too: neither colours nor bold letters.
     """
     stream = sys.stderr if stderr else sys.stdout
     if hasattr(stream, "reconfigure"):  # a terminal without the letters of a name gets their numbers
         stream.reconfigure(errors="backslashreplace")
-    width = None if stream.isatty() else _WIDE
+    width = None if stream.isatty() or _sized() else _WIDE
     colors: Literal["auto"] | None = None if os.environ.get("NO_COLOR") else "auto"
     quiet = stderr and is_quiet()
     return Console(stderr=stderr, highlight=False, width=width, quiet=quiet, color_system=colors)
+
+
+def _sized() -> bool:
+    return os.environ.get("COLUMNS", "").isdigit()
 
 
 def table(out: Console, title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
@@ -65,10 +70,8 @@ def table(out: Console, title: str, columns: Sequence[str], rows: Sequence[Seque
     titles, gap = [one_line(name) for name in columns], 2
     widest = [max((cell_len(row[i]) for row in cells), default=0) for i in range(len(titles))]
     broken = [t.split(" ") if len(t) > w else [t] for t, w in zip(titles, widest, strict=True)]
-    if (
-        not out.is_terminal
-        or sum(map(max, map(cell_len, titles), widest)) + gap * len(titles) - gap <= out.width
-    ):
+    wide = sum(map(max, map(cell_len, titles), widest)) + gap * len(titles) - gap
+    if wide <= out.width or not (out.is_terminal or _sized()):
         broken = [[t] for t in titles]
     else:
         gap = 1

@@ -175,12 +175,15 @@ def _show(done: Trained, path: Path) -> None:
 
 
 def _show_tree(out: Console, tree: Tree, path: Path, compared: Compared | None = None) -> None:
-    """Print the first lines of the tree, as many as fit, next to those of one that it is compared with."""
+    """Print where the tree is, and its first lines next to those of one that it is compared with."""
     from rich.text import Text
 
     from ppdm_cli.commands import show
     from ppdm_cli.trees import outlined
 
+    leaves = "1 leaf" if tree.leaves == 1 else f"{tree.leaves} leaves"
+    several = f"{tree.roots} trees, " if tree.roots > 1 else ""
+    show.say(out, [f"Wrote {path}: {several}{counted(tree.size, 'node')}, {leaves}, depth {tree.depth}."])
     most = max(10, out.height - 12) if out.is_terminal else _LINES
     found = list(islice(outlined(tree), most + 1))
     if compared is not None:
@@ -190,9 +193,6 @@ def _show_tree(out: Console, tree: Tree, path: Path, compared: Compared | None =
             out.print(Text(line), no_wrap=True, overflow="ellipsis", crop=True)
     if len(found) > most:
         show.say(out, ["... and more. Use --export tree.txt for all."])
-    leaves = "1 leaf" if tree.leaves == 1 else f"{tree.leaves} leaves"
-    several = f"{tree.roots} trees, " if tree.roots > 1 else ""
-    show.say(out, [f"Wrote {path}: {several}{counted(tree.size, 'node')}, {leaves}, depth {tree.depth}."])
 
 
 def _show_compared(out: Console, compared: Any) -> None:

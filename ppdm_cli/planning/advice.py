@@ -36,14 +36,18 @@ _NUMBERS = re.compile(
     identificador|kennung|kennzeichen|schluessel|cle|clave|serial|token|.+nr|.+nummer|.+numero"""
 )
 """The words of a header, without accents, by which many values are identifiers."""
+_NOTES = re.compile(
+    r"""(?x) remarks?|remarques?|comments?|commentaires?|kommentare?|comentarios?|notes?|notiz|notizen|notas?|
+    bemerkung|bemerkungen|anmerkung|anmerkungen|observations?|observacion|observaciones|texto?|freitext|memo"""
+)
+"""The words of a header by which text may have been written about persons."""
 _PERSONAL = re.compile(
     r"""(?x) .*names?|noms?|prenoms?|nombres?|apellidos?|patronyme|patient(?:in)?|paciente|person|versicherter|
     versicherte|mitarbeiter|employee|empleado|kunde|arzt|aerzt(?:e|in)|doctor|physician|medecin|medico|hausarzt|
     .*mail|mel|courriel|correo|.*phone|telephone|.*telefon|telefono|tel|handy|mobile?|movil|rufnummer|fax|
     portable|cell|celular|street|.*strasse|str|addr|address|.*adresse|anschrift|rue|calle|direccion|domicilio|
-    domicile|contact|contacto|kontakt|ansprechpartner|remarks?|remarques?|comments?|commentaires?|kommentare?|
-    comentarios?|notes?|notiz|notizen|notas?|bemerkung|bemerkungen|anmerkung|anmerkungen|observations?|
-    observacion|observaciones|texto?|freitext|memo"""
+    domicile|contact|contacto|kontakt|ansprechpartner|"""
+    + _NOTES.pattern[4:]
 )
 """The words of a header by which text names persons, or may have been written about one."""
 _CONTENTS = (
@@ -211,7 +215,7 @@ def _judge(
         one.drop = "infinite numbers, which no domain holds"
     elif look.values + (look.nulls > 0) < 2:
         one.drop = "one value only"
-    elif not wanted and pa.types.is_string(kind) and _is_prose(look, column):
+    elif not wanted and pa.types.is_string(kind) and _is_prose(one.name, look, column):
         one.drop = "free text"
     elif not wanted and _identifies(one.name, kind, look, column):
         one.drop = "an identifier"
@@ -299,13 +303,13 @@ def _judge_text(one: Advice, look: Sketch, column: pa.Array, gamma: float | Deci
     one.N = N
 
 
-def _is_prose(look: Sketch, column: pa.Array) -> bool:
-    """Return whether text is written, not chosen: it is long, or of several words, and hardly ever the same."""
+def _is_prose(name: str, look: Sketch, column: pa.Array) -> bool:
+    """Return whether text is written, not chosen: notes, or several words, and hardly ever the same."""
     texts = column.drop_null()
     if look.values < 0.2 * (look.rows - look.nulls) or not len(texts):
         return False
     length = float(pc.mean(pc.utf8_length(texts)).as_py())
-    return length > 30 or float(pc.mean(pc.count_substring(texts, " ")).as_py()) > 2.5
+    return _has(name, _NOTES) or length > 30 or float(pc.mean(pc.count_substring(texts, " ")).as_py()) > 1.5
 
 
 def _judge_number(one: Advice, kind: pa.DataType, look: Sketch, column: pa.Array) -> None:

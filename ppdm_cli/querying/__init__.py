@@ -156,7 +156,10 @@ def _middles(sidecar: Sidecar, question: Question) -> list[str]:
 def _missing(rows: Sequence[Row]) -> list[str]:
     sentences = []
     if none := sum(r.value is None for r in rows):
-        sentences.append(f"Missing answers: {none}. The release can't rule out a division by 0.")
+        sentences.append(
+            f"Missing answers: {none}. They divide by estimates that may be 0, because the noise is as large. "
+            "Ask about larger groups."
+        )
     coarse = sum(r.value is not None and r.low is None and r.p is None for r in rows)
     if coarse:
         sentences.append(

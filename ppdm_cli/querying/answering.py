@@ -330,10 +330,10 @@ def _row(
         value, moves = figure.value if sure else np.nan, (figure.square or figure).gradient
         low, high = figure.interval(covariance, z) if sure else (np.nan, np.nan)
         std_error = sqrt(figure.variance(covariance)) if sure and (figure.square is None or low > 0) else np.nan
+    worth = np.nan
     if _coarse(known, place, some, moves):
         std_error = low = high = np.nan
-    worth = np.nan
-    if np.isfinite(value) and (whole := _variance(moves, sampled)) > 0:
+    elif np.isfinite(value) and (whole := _variance(moves, sampled)) > 0:
         worth = known.n * min(max(_variance(moves, clean) / whole, 0.0), 1.0)
     elif np.isfinite(value):
         worth = known.n

@@ -6,6 +6,7 @@ condition on null is neither true nor false.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -225,6 +226,9 @@ def _parsed(text: str) -> Node:
         word = found[0].get("highlight") or ""
         step = "try 'select mean(age) where sex = \"F\"'"
         reserved = word.upper() in {t.token_type.name for t in sqlglot.tokenize(text)} if line else False
+        before = re.search(r"[(,] *(\w+ )$", found[0].get("start_context") or "")
+        if before and word.isidentifier():
+            word, reserved = before[1] + word, True
         if reserved and word.lower() not in ("select", "where", "and", "or", "as"):
             step = f"if {quoted(word)} is a column, put its name in double quotes"
         raise UsageError("question-not-sql", f"can't read the question as SQL{where}", step) from None

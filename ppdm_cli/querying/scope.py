@@ -55,7 +55,7 @@ def _carrier(value: Literals, kind: pa.DataType, name: str) -> Any:
     wrong = UsageError(
         "value-of-another-type",
         f"{quoted(name)} is of type {kind}, but is compared with another type",
-        "write text, dates and times in quotes, numbers without",
+        "write text in quotes, dates as '2026-12-31', times as '2026-12-31T12:00:00', numbers as they are",
     )
     if dtypes.is_discrete(kind):
         right = bool if pa.types.is_boolean(kind) else str

@@ -51,6 +51,13 @@ def test_json_and_unknown_labels(tree: Path, tmp_path: Path, ppdm: Run) -> None:
     assert json.loads(ppdm("predict", "t.json", "m.parquet", "-o", "q.csv", "--json").stdout)["test"] is None
 
 
+def test_predict_shows_the_order_of_its_files_when_they_are_swapped(tree: Path, ppdm: Run) -> None:
+    said = ppdm("predict", "d.csv", "t.json", "-o", "o.csv", code=2).stderr
+    assert b"the tree comes first, and then the data. Use ppdm predict t.json d.csv -o o.csv" in said
+    said = ppdm("predict", "--tree", "t.json", "d.csv", "-o", "o.csv", code=2).stderr
+    assert b"Leave out --tree: ppdm predict TREE DATA" in said
+
+
 @pytest.mark.parametrize(
     ("args", "code"),
     [

@@ -301,11 +301,20 @@ def test_a_table_in_a_file_has_one_line_for_each_row(tmp_path: Path, ppdm: Run) 
     assert not [line for line in table if line.endswith(" ")]
 
 
+def test_output_to_a_file_is_as_wide_as_columns_says(ppdm: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = ("entropy", "--record-epsilon", "2", "--records", "20000", "--attributes", "9x10")
+    assert max(map(len, ppdm(*asked).stdout.splitlines())) > 120
+    monkeypatch.setenv("COLUMNS", "80")
+    assert max(map(len, ppdm(*asked).stdout.splitlines())) <= 80
+
+
 def test_a_quiet_run_prints_no_result_that_goes_to_a_file(tmp_path: Path, ppdm: Run) -> None:
     pl.DataFrame({"a": [1, 2, 3] * 100, "b": ["x", "y", "z"] * 100}).write_csv(tmp_path / "t.csv")
     ppdm("perturb", "t.csv", "-o", "r.csv", "--record-epsilon", "2", "--shuffle", "-q")
     for line in ("inspect r.csv --report s.html", "estimate r.csv -o e.csv", "attack r.csv -o a.csv"):
         assert ppdm(*line.split(), "-q").stdout == b"", line
+    said = ppdm("inspect", "r.csv", "--report", "s.html", "--force").stdout.decode().splitlines()
+    assert said[-1] == "Wrote the statement to s.html."
     assert ppdm("inspect", "r.csv", "-q").stdout and ppdm("estimate", "r.csv", "-q").stdout
 
 

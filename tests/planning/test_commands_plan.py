@@ -109,6 +109,15 @@ def test_no_cell_reaches_the_plan_the_terminal_or_json(tmp_path: Path, ppdm: Run
         assert CANARY.search(wrong), "the test of the test"
 
 
+@pytest.mark.parametrize("name", ["remark", "a"])
+def test_a_plan_takes_written_text_for_no_identifier(name: str, tmp_path: Path, ppdm: Run) -> None:
+    rng, words = np.random.default_rng(1), ["mild", "cough", "rest", "fever", "came", "back", "today", "asks"]
+    text = [" ".join(rng.choice(words, 2 + (name == "a"))) + f" {i // 2}" for i in range(600)]
+    pl.DataFrame({name: text, "age": rng.integers(18, 90, 600)}).write_csv(tmp_path / "t.csv")
+    said = ppdm("plan", "t.csv", "-o", "t.toml", "--record-epsilon", "2").stderr.decode()
+    assert "drop: free text" in said and "identif" not in said
+
+
 def test_a_plan_does_not_change_with_values_or_counts(tmp_path: Path) -> None:
     """Other values of the same kind, in other numbers: the same plan to the letter, but for N."""
     texts = set[str]()
