@@ -389,7 +389,8 @@ class Adversary:
         label = min(few, key=lambda a: a.matrix.outputs)
         lists = "no class" if named is None or not named.has_domain else "too many labels of the class"
         self.remarks.append(
-            f"record: the sidecar lists {lists}, so {label.name}, which has few values, takes its place."
+            f"The attack record needs a class. The sidecar lists {lists}, so it takes {label.name}, which has "
+            "few values."
         )
         return label
 

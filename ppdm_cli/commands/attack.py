@@ -121,20 +121,14 @@ def attack_command(release: tuple[Path, ...], recovered: Path | None, in_file: b
         raise UsageError("attack-to-stream", "results of attack go to files", "name a file")
     settings |= {"recovered": recovered or False, "force": given["force"]}
     done = attack([str(r) for r in release], **settings)
+    what = "the audit rejects the release: it was not perturbed as its sidecar says"
+    step = "make it again, or fetch it again with its own sidecar and original"
     return Report(
         figures=lambda: _figures(done),
         show=lambda: _show(done, in_file),
         fill=(lambda table: fill_attacked(done, table)) if done.rows else None,
         draw=(lambda picture: pictures.draw_attacks(done.rows, picture)) if done.rows else None,
-        error=None if done.honest is not False else _rejected(),
-    )
-
-
-def _rejected() -> MismatchError:
-    return MismatchError(
-        "audit-rejects",
-        "the audit rejects the release: it was not perturbed as its sidecar says",
-        "make it again, or fetch it again with its own sidecar and original",
+        error=MismatchError("audit-rejects", what, step) if done.honest is False else None,
     )
 
 

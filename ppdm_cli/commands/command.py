@@ -86,11 +86,8 @@ class Command(click.Command):
 
         as_json, on_stream = ctx.params.pop("as_json", False), str(ctx.params.get("output")) == "-"
         if as_json and on_stream:
-            raise UsageError(
-                "both-on-standard-output",
-                "--json and -o - would both write to standard output",
-                "name an output file",
-            )
+            what = "--json and -o - would both write to standard output"
+            raise UsageError("both-on-standard-output", what, "name an output file")
         silent = on_stream and sys.stdout.isatty()  # rows pass to the terminal as they are made
         with nullcontext() if silent else show.progress():
             report = super().invoke(ctx)
@@ -205,11 +202,8 @@ def results(
             done = function(*args, in_file=output is not None, **settings)
             pending = [(f, make) for f, make in ((table, done.fill), (picture, done.draw)) if f is not None]
             if done.error is None and any(make is None for _, make in pending):
-                raise UsageError(
-                    "nothing-to-write",
-                    "nothing that you asked for gives a table to write or draw",
-                    "leave out -o and --plot, or ask for more",
-                )
+                what = "nothing that you asked for gives a table to write or draw"
+                raise UsageError("nothing-to-write", what, "leave out -o and --plot, or ask for more")
             for file, make in pending:
                 if make is not None:
                     make(file)

@@ -141,22 +141,16 @@ def entropy_command(
     sizes = None if bins is None else options.whole_numbers(bins, "--bins 5,10,30:100:10")
     given = click.get_current_context().params
     if _is_plan(given["output"]):
-        raise UsageError(
-            "plan-of-no-record",
-            "only a design for a record can be written as a plan",
-            "add --record-epsilon 2, or name a table such as designs.csv",
-        )
+        step = "add --record-epsilon 2, or name a table such as designs.csv"
+        raise UsageError("plan-of-no-record", "only a design for a record can be written as a plan", step)
     error, gamma_max = wanted["error"], wanted["gamma_max"]
     if gamma_max is not None and error is None:
         raise UsageError("gamma-max-alone", "--gamma-max needs --error", "add --error 0.01 --records 100000")
     if error is not None:
         others = (release, gamma, settings["matrix"], settings["sidecar"], prior, given["plot"])
         if any(o is not None for o in others):
-            raise UsageError(
-                "designs-of-a-release",
-                "designs can't be combined with a release, gamma, matrix, prior or picture",
-                "leave those out",
-            )
+            what = "designs can't be combined with a release, gamma, matrix, prior or picture"
+            raise UsageError("designs-of-a-release", what, "leave those out")
         common = {k: settings[k] for k in ("records", "rho1")}
         done = entropies.designs(error=error, bins=sizes, gamma_max=gamma_max, **common)
     else:
@@ -196,11 +190,9 @@ def _asked_of_record(settings: dict[str, Any], others: tuple[object, ...]) -> di
         return None
     given = (*others, settings["matrix"], settings["error"])
     if asked["record_epsilon"] is None or settings["records"] is None or any(g is not None for g in given):
-        raise UsageError(
-            "record-designs-need",
-            "designs for a record need its budget, the number of records and its attributes",
-            "use --record-epsilon 2 --records 100000 --attributes 9x16, and leave out the rest",
-        )
+        what = "designs for a record need its budget, the number of records and its attributes"
+        step = "use --record-epsilon 2 --records 100000 --attributes 9x16, and leave out the rest"
+        raise UsageError("record-designs-need", what, step)
     return asked | {"records": settings["records"]}
 
 

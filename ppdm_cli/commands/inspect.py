@@ -111,21 +111,14 @@ def inspect_command(
 
     wrong = prove or output is None or sidecar is not None if describe is not None else output and not prove
     if wrong:
-        raise UsageError(
-            "describe-and-output",
-            "--describe and -o need each other, and can't be combined with --sidecar or --prove",
-            "use --describe PLAN -o FILE.ppdm.json",
-        )
+        what = "--describe and -o need each other, and can't be combined with --sidecar or --prove"
+        raise UsageError("describe-and-output", what, "use --describe PLAN -o FILE.ppdm.json")
     if report is None and any(stated.values()):
-        raise UsageError(
-            "only-with-report", "--about, --attack, --ledger and --people need --report", "add --report FILE"
-        )
+        what = "--about, --attack, --ledger and --people need --report"
+        raise UsageError("only-with-report", what, "add --report FILE")
     if report is not None and (prove or describe is not None):
-        raise UsageError(
-            "report-or-describe",
-            "--report can't be combined with --describe or --prove",
-            "run one command after the other",
-        )
+        what = "--report can't be combined with --describe or --prove"
+        raise UsageError("report-or-describe", what, "run one command after the other")
     if prove:
         from ppdm_cli.releases import prove as counted
 

@@ -99,11 +99,8 @@ def _check_order(release: tuple[Path, ...], question: str) -> None:
         step = f"end with a question: ppdm query {word(question)} 'select count()'"
         raise UsageError("not-a-question", f"{quoted(question)} is not a question", step)
     if not release:
-        raise UsageError(
-            "question-alone",
-            "the question comes without a release",
-            "try ppdm query r.csv 'select count()'",
-        )
+        step = "try ppdm query r.csv 'select count()'"
+        raise UsageError("question-alone", "the question comes without a release", step)
 
 
 def _figures(done: Answers) -> dict[str, object]:

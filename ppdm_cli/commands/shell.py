@@ -80,24 +80,18 @@ def _writer(text: str) -> tuple[Any, str]:
     return files.WRITER, text
 
 
-def for_programs() -> bool:
-    """Return whether the command line asks for JSON, even one that could not be read."""
-    return "--json" in sys.argv[1:]
-
-
-def say_line(text: str) -> None:
-    """Print one line for people on standard error."""
-    click.echo(f"ppdm: {text}", err=True)
-
-
 def fail(kind: str, what: str, next_step: str, code: int, id: str = "") -> int:
-    """Report a failure and the next step; return the exit code."""
-    if for_programs():
+    """Report a failure and the next step; return the exit code.
+
+    A command line that asks for JSON gets it, even one that could not be read.
+    """
+    if "--json" in sys.argv[1:]:
         named = {"id": id or kind.replace(" ", "-"), "kind": kind, "what": what, "next_step": next_step}
         error = {**named, "exit_code": int(code)}
         click.echo(json.dumps({"error": error}), err=True)
     else:
-        say_line(f"{kind}: {in_sentences(what, next_step)}" + f" (ppdm explain {id})" * bool(id))
+        pointer = f" (ppdm explain {id})" if id else ""
+        click.echo(f"ppdm: {kind}: {in_sentences(what, next_step)}{pointer}", err=True)
     return int(code)
 
 

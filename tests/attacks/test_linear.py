@@ -93,7 +93,7 @@ def test_attributes_without_correlations_are_left_out_and_said() -> None:
     lone = table(2000, x=(0.0, 1.0), word=["a", "b"])
     said, found = attacked(lone, gamma=5)
     assert "spectral: only one attribute is a number" in said and "not numbers: 'word'" in said
-    assert "word, which has few values, takes its place" in said
+    assert "so it takes word, which has few values" in said
     assert found.keys() == {"bayes-linear", "posterior", "record"}
     said, found = attacked(lone.select("word"), gamma=5)
     assert "No attribute is left" in said and found.keys() == {"posterior"}
