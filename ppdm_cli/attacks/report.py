@@ -280,15 +280,17 @@ class Attacked(Displayed):
         if self.risks:
             beyond = [r for r in self.risks if r.excess > 0]
             worst = max(beyond, key=lambda r: r.low - r.guess_high, default=None)
-            largest = "No risk exceeds guessing: without the release, as many tries or more succeed."
+            largest = "No risk exceeds guessing."
             if worst is not None:
                 share, guess = percent(worst.share), percent(worst.guess)
-                largest = (
-                    f"The largest risk beyond guessing is {worst.risk}: it succeeds in {share} of the cases, "
-                )
-                largest += f"and guessing in {guess}."
+                largest = f"The largest risk beyond guessing is {worst.risk}: {share} of the tries succeed, "
+                largest += f"and {guess} of the guesses."
+            fails = (
+                "Tries succeed less often than guesses where they end at values that are withheld or replaced."
+            )
             return [
                 largest,
+                *[fails] * any(r.high < r.guess for r in self.risks),
                 "Facts about people in general count here too. Measure people who are not in the release "
                 f"as well, with {argument('truth', 'OTHERS')}: only the difference is about a person.",
             ]

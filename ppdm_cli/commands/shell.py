@@ -115,6 +115,8 @@ def _instead(error: click.ClickException, context: click.Context | None) -> str:
     if isinstance(error, click.NoSuchOption) and context is not None:
         return _option(error.option_name, context)
     param = getattr(error, "param", None)
+    if context is not None and isinstance(error, click.MissingParameter) and isinstance(param, click.Argument):
+        return f"write {' '.join(_call(context))}"
     if context is None or not isinstance(param, click.Option):
         return ""
     name = param.opts[0]
@@ -132,11 +134,16 @@ def _instead(error: click.ClickException, context: click.Context | None) -> str:
     return ""
 
 
+def _call(context: click.Context) -> list[str]:
+    """Return a command with the arguments that it takes."""
+    arguments = (p for p in context.command.params if isinstance(p, click.Argument))
+    return [context.command_path, *(str(p.name).upper() for p in arguments)]
+
+
 def _option(name: str, context: click.Context) -> str:
     """Return the options that a name is a part of, the other commands that have it, or the nearest option."""
-    arguments = [str(p.name).upper() for p in context.command.params if isinstance(p, click.Argument)]
-    if name.strip("-").upper() in arguments:
-        return f"leave out {name}: {context.command_path} {' '.join(arguments)}"
+    if name.strip("-").upper() in (call := _call(context)):
+        return f"leave out {name}: {' '.join(call)}"
     own = [o for p in context.command.params for o in p.opts if o.startswith("--")]
     if held := [quoted(o) for o in own if name.strip("-") in o]:
         return f"did you mean {' or '.join(held[:3])}?"

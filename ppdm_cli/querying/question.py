@@ -226,8 +226,8 @@ def _parsed(text: str) -> Node:
         word = found[0].get("highlight") or ""
         step = "try 'select mean(age) where sex = \"F\"'"
         reserved = word.upper() in {t.token_type.name for t in sqlglot.tokenize(text)} if line else False
-        before = re.search(r"[(,] *(\w+ )$", found[0].get("start_context") or "")
-        if before and word.isidentifier():
+        before = re.search(r"(?:[(,]|by) *(\w+ )$", found[0].get("start_context") or "")
+        if before and word.isidentifier() and not reserved:
             word, reserved = before[1] + word, True
         if reserved and word.lower() not in ("select", "where", "and", "or", "as"):
             step = f"if {quoted(word)} is a column, put its name in double quotes"

@@ -94,7 +94,7 @@ def test_risk_beyond_guessing_is_named_only_when_there_is_one() -> None:
     done.risks = [certain, RiskFigures("linkability", 400, 0.1, 0.08, 0.12, 0.09, 0.07, 0.11, 0.01)]
     assert done.sentences[0].startswith("The largest risk beyond guessing is linkability")
     done.risks = [certain]
-    assert done.sentences[0] .startswith("No risk exceeds guessing: ")
+    assert done.sentences[0] == "No risk exceeds guessing."
 
 
 @pytest.mark.skipif(not PYTHON.exists(), reason="anonymeter is not installed: `make peers` does")

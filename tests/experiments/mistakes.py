@@ -200,6 +200,7 @@ CLICKS = {
     "perturb patients.csv -o new.csv --epsilon 1": "Did you mean '--record-epsilon'?",
     "perturb patients.csv -o new.csv --eps 1": "Did you mean '--record-epsilon'?",
     "perturb patients.csv -o new.csv --gama 9": "--gamma",
+    "query": "missing argument ''SELECT ...''. Write ppdm query RELEASE QUESTION",
     "estmate release.csv": "Did you mean 'estimate'?",
     "plan patients.csv -o new.csv --record-epsilon 2": "Name a .toml file, such as plan.toml",
     "pertub patients.csv": "Did you mean 'perturb'?",

@@ -59,6 +59,11 @@ def test_a_question_names_a_column_to_quote_when_sql_reserves_its_name(text: str
         read_question(text)
 
 
+def test_a_question_names_a_column_to_quote_when_its_name_has_a_space() -> None:
+    with pytest.raises(UsageError, match="If 'Kunde seit' is a column, put its name in double quotes"):
+        read_question("select mean(Kunde seit)")
+
+
 @pytest.mark.parametrize("text", ["select mean(age where x", "select count(*) where sex = 'F' and"])
 def test_a_question_shows_an_example_when_it_is_not_sql(text: str) -> None:
     with pytest.raises(UsageError, match="Try 'select mean"):
