@@ -73,8 +73,7 @@ def uniform_below(R: int, blocks: Blocks) -> Codes:
     independent and uniform, and R <= 2^32.
     """
     reject_below = (1 << 32) % R
-    product = blocks(0).view("<u8")[:, 0] & np.uint64(0xFFFFFFFF)
-    product *= np.uint64(R)
+    product = np.multiply(blocks(0)[:, 0], R, dtype=np.uint64)
     # the quotients are the products' upper halves; as narrow integers the rest costs little
     narrow = np.dtype(code_type(R))
     u = product.view(narrow)[4 // narrow.itemsize :: 8 // narrow.itemsize].copy()

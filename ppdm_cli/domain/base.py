@@ -127,7 +127,7 @@ class Domain(ABC):
 
     def _encode_entries(self, array: pa.DictionaryArray, clip: bool) -> Encoded:
         """Return the codes of a dictionary's rows by those of its entries."""
-        places, entries = dtypes.carrier(array.indices), self.encode(array.dictionary, clip)
+        places, entries = dtypes.carrier(array.indices), self._of_entries(array.dictionary, clip)
         null = np.empty(0, np.intp)
         if array.null_count:
             null = np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False))
@@ -145,6 +145,17 @@ class Domain(ABC):
         if self.nulls:
             codes[null] = self.null_code
         return Encoded(codes, outside)
+
+    def _of_entries(self, entries: pa.Array, clip: bool) -> Encoded:
+        """Return the codes of a dictionary's entries, which mostly are those of the batch before."""
+        before = self._before.get(clip)
+        if before is None or not before[0].equals(entries):
+            before = self._before[clip] = entries, self.encode(entries, clip)
+        return before[1]
+
+    @cached_property
+    def _before(self) -> dict[bool, tuple[pa.Array, Encoded]]:
+        return {}
 
     def _encode_values(self, array: pa.Array, codes: Codes, null: np.ndarray, clip: bool) -> np.ndarray:
         """Fill in the codes of values, and return the rows outside (nulls may be among them)."""

@@ -18,10 +18,9 @@ from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from ppdm_cli import dtypes
-from ppdm_cli.arrays import Addresses
+from ppdm_cli.arrays import Addresses, code_counts, code_type
 from ppdm_cli.engine.passes import Batch, fold
 from ppdm_cli.errors import DataError, quoted
 from ppdm_cli.privacy import FEW
@@ -144,12 +143,16 @@ def _facts(
 
 
 def _of_words(batch: Batch, name: str, most: int) -> Facts:
-    counted = pc.value_counts(batch.column(name))
-    values = dtypes.plain(counted.field("values")).to_pylist()
-    counts: Counter[Value] = Counter()
-    for value, count in zip(values, counted.field("counts").to_pylist(), strict=True):
+    column = batch.column(name)
+    coded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+    codes = dtypes.carrier(coded.indices.drop_null() if coded.null_count else coded.indices)
+    size = len(coded.dictionary)
+    each = code_counts(codes.astype(code_type(size), copy=False), size)
+    there, counts = np.flatnonzero(each), Counter[Value]()
+    values = coded.dictionary.take(dtypes.from_carrier(there, pa.int64())).to_pylist()
+    for value, count in zip(values, each[there].tolist(), strict=True):
         counts[value] += count
-    nulls = counts.pop(None, 0)
+    nulls = coded.null_count + counts.pop(None, 0)
     return Facts(nulls, 0, None, None, counts if len(counts) <= most else None)
 
 

@@ -33,7 +33,7 @@ def as_table(tables: Sequence[EstimatedTable]) -> pa.Table:
 def _columns(table: EstimatedTable) -> dict[str, Any]:
     domains = table.domains
     places = [p.ravel() for p in np.indices(table.estimate.shape)]
-    labels = [np.array(d.labels(), object)[p] for d, p in zip(domains, places, strict=True)]
+    labels = [[*map(d.labels().__getitem__, p.tolist())] for d, p in zip(domains, places, strict=True)]
     columns: dict[str, Any] = {}
     if len(table.names) > 1 + table.by:
         columns |= {n: _text(label) for n, label in zip(table.names, labels, strict=True)}
@@ -49,17 +49,25 @@ def _columns(table: EstimatedTable) -> dict[str, Any]:
             "upper": upper[places[-1]],
         }
     columns |= {"observed": table.published.ravel(), "estimate": table.estimate.ravel()}
-    for name in ("std_error", "low", "high"):  # null without an interval
-        columns[name] = pa.array(getattr(table.interval, name).ravel(), from_pandas=True)
+    columns |= {n: getattr(table.interval, n).ravel() for n in ("std_error", "low", "high")}
     if table.sampled is not None:
         columns["records"] = table.sampled.ravel().astype(np.int64)
     if table.truth is not None:
         columns["true"] = table.truth.ravel()
-    return columns
+    return {n: _numbers(c, n) if isinstance(c, np.ndarray) else c for n, c in columns.items()}
 
 
-def _text(labels: Sequence[str] | np.ndarray) -> pa.Array:
+def _text(labels: Sequence[str]) -> pa.Array:
     return pa.array(labels, pa.large_string())  # as polars has it
+
+
+def _numbers(values: np.ndarray, name: str) -> pa.Array:
+    """Return a column of numbers, with null for a missing interval; `pa.array` would load numpy.ma."""
+    valid = None
+    if name in ("std_error", "low", "high"):
+        valid = pa.py_buffer(np.packbits(~np.isnan(values), bitorder="little"))
+    data = pa.py_buffer(np.ascontiguousarray(values))
+    return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [valid, data])
 
 
 def fill_estimated(table: pa.Table | pl.DataFrame, sidecar: Sidecar, output: Output) -> None:

@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import UNSET
 
+from ppdm_cli import dtypes
 from ppdm_cli.arrays import Addresses, Codes, code_type
 from ppdm_cli.channels import Channel, uniform_below_wide
 from ppdm_cli.coins import CELLS, Coins, Key, places_of, uniform_cells
@@ -240,8 +241,20 @@ class Substituter(OwnersTask):
 
 
 def _distinct(array: pa.Array) -> tuple[int, int]:
-    values = array.indices if pa.types.is_dictionary(array.type) else array
-    return len(array), pc.count_distinct(values).as_py()
+    if pa.types.is_dictionary(array.type):
+        return len(array), int(_used_entries(array).sum())
+    return len(array), pc.count_distinct(array).as_py()
+
+
+def _used_entries(array: pa.DictionaryArray) -> np.ndarray:
+    """Return which entries of a dictionary have a row; mostly the first few rows show it."""
+    indices = dtypes.carrier(array.indices.drop_null() if array.null_count else array.indices)
+    there = np.zeros(len(array.dictionary), bool)
+    for start in range(0, len(indices), CELLS):
+        there[indices[start : start + CELLS]] = True
+        if there.all():
+            break
+    return there
 
 
 def used(array: pa.Array, some: bool = False) -> pa.Array:
@@ -251,9 +264,7 @@ def used(array: pa.Array, some: bool = False) -> pa.Array:
     """
     if not pa.types.is_dictionary(array.type):
         return array
-    indices = array.indices.drop_null() if array.null_count else array.indices
-    there = np.zeros(len(array.dictionary), bool)
-    there[indices.to_numpy()] = True
+    there = _used_entries(array)
     if there.all() and not some:
         return array
     entries, places = array.dictionary.filter(pa.array(there)), np.cumsum(there) - 1

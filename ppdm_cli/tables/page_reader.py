@@ -37,26 +37,23 @@ def coded_chunk(
 
     `data` is the chunk, with both of its pages, and `kind` the type of its values.
     """
+    rows, start = int(column.num_values), column.data_page_offset - column.dictionary_page_offset
+    field = pa.field(physical.path, kind, bool(physical.max_definition_level))
     try:
-        first, page, end = _page(data, 0, column)
-        second, raw, end = _page(data, end, column)
-        count, rows = int(first[7][1]), int(column.num_values)
-        values = [second[5][f] for f in (1, 2, 3, 4)]
-        if [first[1], second[1], *values] != [_DICTIONARY_PAGE, _DATA_PAGE, rows, RLE_DICTIONARY, _RLE, _RLE]:
+        entries, known = _entries(field, data[:start], column.compression)
+        header, raw, end = _page(data, start, column.compression, column.total_uncompressed_size)
+        values = [header[5][f] for f in (1, 2, 3, 4)]
+        if end != len(data) or [header[1], *values] != [_DATA_PAGE, rows, RLE_DICTIONARY, _RLE, _RLE]:
             return None
-        if end != len(data) or first[7][2] != _PLAIN or not 0 < count <= len(page) <= MOST_BYTES:
-            return None
-        valid, raw = _levels(raw, rows) if physical.max_definition_level else (None, raw)
+        valid, raw = _levels(raw, rows) if field.nullable else (None, raw)
         codes = _unpacked(raw, rows if valid is None else int(np.count_nonzero(valid)))
     except pa.ArrowException:
         raise
     except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError):
         return None
-    if codes.max(initial=0) >= count:
+    if codes.max(initial=0) >= len(entries):
         raise pa.ArrowInvalid
-    field = pa.field(physical.path, kind, bool(physical.max_definition_level))
-    entries, known = _entries(field, page, count)
-    if len(entries) != count or entries.type != kind or entries.null_count or not known.equals(physical):
+    if entries.type != kind or entries.null_count or not known.equals(physical):
         return None
     bitmap = None
     if valid is not None:
@@ -68,13 +65,13 @@ def coded_chunk(
     return pa.DictionaryArray.from_buffers(kind, rows, [bitmap, pa.py_buffer(codes)], entries)
 
 
-def _page(data: bytes, at: int, column: pq.ColumnChunkMetaData) -> tuple[Fields, bytes, int]:
+def _page(data: bytes, at: int, codec: str, most: int) -> tuple[Fields, bytes, int]:
     """Return the header of the page at a place of a chunk, its bytes unpacked, and where it ends."""
     head = io.BytesIO(data[at : at + _LONGEST_HEADER])
     header = from_thrift(head)
     start, size, packed = at + head.tell(), int(header[2]), int(header[3])
-    body, codec = data[start : start + packed], column.compression
-    if codec not in _CODECS or len(body) != packed or not 0 < size <= column.total_uncompressed_size:
+    body = data[start : start + packed]
+    if codec not in _CODECS or len(body) != packed or not 0 < size <= most:
         raise ValueError("another form")
     if 4 in header and zlib.crc32(body) != int(header[4]) & 0xFFFFFFFF:
         raise pa.ArrowInvalid
@@ -132,8 +129,12 @@ def _unpacked(raw: bytes, count: int) -> Codes:
 
 
 @lru_cache(maxsize=MOST_COLUMNS_HELD)
-def _entries(field: pa.Field, page: bytes, count: int) -> tuple[pa.Array, pq.ColumnSchema]:
+def _entries(field: pa.Field, data: bytes, codec: str) -> tuple[pa.Array, pq.ColumnSchema]:
     """Return the entries of a dictionary page, and the column of a file that has each once, read by pyarrow."""
+    header, page, end = _page(data, 0, codec, MOST_BYTES)
+    count = int(header[7][1])
+    if [header[1], header[7][2], end] != [_DICTIONARY_PAGE, _PLAIN, len(data)] or not 0 < count <= len(page):
+        raise ValueError("another form")
     file = io.BytesIO()
     pq.ParquetWriter(file, pa.schema([field])).close()
     footer, width = footer_of(file.getbuffer()), max(1, (count - 1).bit_length())
@@ -150,7 +151,10 @@ def _entries(field: pa.Field, page: bytes, count: int) -> tuple[pa.Array, pq.Col
     whole = to_thrift(footer | {3: np.int64(count), 4: [group]}).data
     file = io.BytesIO(b"PAR1" + pages + whole + len(whole).to_bytes(4, "little") + b"PAR1")
     opened = pq.ParquetFile(file)
-    return opened.read().column(0).combine_chunks(), opened.schema.column(0)
+    entries = opened.read().column(0).combine_chunks()
+    if len(entries) != count:
+        raise ValueError("another form")
+    return entries, opened.schema.column(0)
 
 
 def _numbers(fields: Fields) -> Fields:

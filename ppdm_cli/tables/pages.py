@@ -56,6 +56,7 @@ Fields = dict[int, Any]
 _BYTE, _BINARY, _LIST, _STRUCT = 3, 8, 9, 12
 _NUMBERS = {4: np.int16, 5: np.int32, 6: np.int64}
 """Types of Thrift's compact protocol."""
+_KINDS = {number: kind for kind, number in _NUMBERS.items()}
 
 
 class ThriftValue(NamedTuple):
@@ -69,6 +70,9 @@ def to_thrift(value: Any) -> ThriftValue:
     """Return a value in Thrift's compact protocol, by its type."""
     if isinstance(value, ThriftValue):
         return value
+    if kind := _KINDS.get(type(value)):
+        number = int(value)
+        return ThriftValue(kind, varint(number << 1 ^ number >> 63))
     if isinstance(value, bytes):
         return ThriftValue(_BINARY, varint(len(value)) + value)
     if isinstance(value, list):
@@ -76,15 +80,12 @@ def to_thrift(value: Any) -> ThriftValue:
         kind, short = items[0].kind if items else _STRUCT, len(items) < 15
         size = bytes([len(items) << 4 | kind]) if short else bytes([0xF0 | kind]) + varint(len(items))
         return ThriftValue(_LIST, size + b"".join(i.data for i in items))
-    if isinstance(value, dict):
-        out, last = [], 0
-        for field, (kind, data) in sorted((f, to_thrift(v)) for f, v in value.items()):
-            step = field - last
-            out += [bytes([step << 4 | kind]) if step < 16 else bytes([kind]) + varint(field << 1), data]
-            last = field
-        return ThriftValue(_STRUCT, b"".join([*out, b"\0"]))
-    kind = next(k for k, number in _NUMBERS.items() if isinstance(value, number))
-    return ThriftValue(kind, varint(int(value) << 1 ^ int(value) >> 63))
+    out, last = [], 0
+    for field in sorted(value):
+        (kind, data), step = to_thrift(value[field]), field - last
+        out += [bytes([step << 4 | kind]) if step < 16 else bytes([kind]) + varint(field << 1), data]
+        last = field
+    return ThriftValue(_STRUCT, b"".join([*out, b"\0"]))
 
 
 def varint(number: int) -> bytes:
