@@ -101,7 +101,7 @@ def _after(data: bytes, start: bytes) -> bytes:
 
 
 def _unpacked(raw: bytes, count: int) -> Codes:
-    """Return the codes of a width and one run: eight are `width` bytes, then a word of 64 bits, or two.
+    """Return the codes of a width and one run: eight are `width` bytes, read as a word of 64 bits, or two.
 
     In each step of `bit_packed`, taken backwards, the upper half of each number moves up, to be one of its own.
     """
@@ -109,14 +109,13 @@ def _unpacked(raw: bytes, count: int) -> Codes:
     packed = _after(raw[1:], varint(groups << 1 | 1) if count else b"")
     if not 0 < width <= 16 or len(packed) != groups * width:
         raise ValueError("another form")
-    narrow = width <= 8
-    words: np.ndarray = np.zeros(groups * (1 if narrow else 2), np.uint64)
-    np.ndarray(groups, f"V{width}", words, 0, (8 if narrow else 16,))[:] = np.frombuffer(packed, f"V{width}")
-    size, have = 64, 8 * width
+    narrow, packed = width <= 8, packed + bytes(16)  # the last words reach so far beyond it
+    size, have = 64, 8 * width if narrow else 4 * width
+    words: np.ndarray = np.ndarray(groups, np.uint64, packed, 0, (width,))
     if not narrow:
-        have //= 2
-        low, high = words[0::2], words[1::2]
-        words = np.stack([low & (1 << have) - 1, low >> have | high << 64 - have], axis=1)
+        high = np.ndarray(groups, np.uint64, packed, 8, (width,))
+        words = np.stack([words, words >> have | high << 64 - have], axis=1)
+    words = words & (1 << have) - 1
     while have > width:
         size, have = size // 2, have // 2
         lower = sum(((1 << have) - 1) << bit for bit in range(0, 64, 2 * size))
