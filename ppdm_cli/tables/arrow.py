@@ -12,7 +12,15 @@ import pyarrow as pa
 
 from ppdm_cli.errors import DataError, UsageError, argument, quoted
 from ppdm_cli.sidecar import METADATA_KEY
-from ppdm_cli.tables.base import Partition, Table, no_utf8, normal_batch, normal_schema, rows_per_partition
+from ppdm_cli.tables.base import (
+    Partition,
+    Table,
+    no_utf8,
+    normal_batch,
+    normal_schema,
+    rows_per_partition,
+    threads,
+)
 from ppdm_cli.tables.formats import Format, InOrder, RowGroupWriter, bared
 from ppdm_cli.tables.stores import StorePath, unread
 
@@ -144,7 +152,9 @@ class ArrowWriter(RowGroupWriter):
         super().__init__(file, schema)
         self._schema = schema.with_metadata({METADATA_KEY: sidecar} if sidecar is not None else None)
         new = pa.ipc.new_file if name else pa.ipc.new_stream
-        self._writer = new(file, self._schema)
+        # a file takes a third of the space, and less time; not every reader of a stream can unpack it
+        packed = pa.ipc.IpcWriteOptions(compression="lz4" if name else None, use_threads=threads() > 1)
+        self._writer = new(file, self._schema, options=packed)
         self._bared = InOrder(self._writer.write_table)
 
     def _write_group(self, table: pa.Table) -> None:

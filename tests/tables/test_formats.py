@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import ast
+import io
 import json
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy as np
 import polars as pl
+import pyarrow as pa
 import pytest
 
 from ppdm_cli import estimate, perturb, plan, reconstruct
 from ppdm_cli.commands import SUBCOMMANDS, cli, options
 from ppdm_cli.tables import FORMATS, CsvOptions, open_table, stream_format, suffixes
+from ppdm_cli.tables.formats import format_of
 from tests.experiments.house import ROOT, modules
 from tests.tables.dummy_format import LINES
 from tests.vocabulary import Run, people, raises, read_table, released
@@ -132,3 +136,13 @@ def test_a_folder_that_is_no_table_is_refused(tmp_path: Path) -> None:
     people(100).write_csv(tmp_path / "two" / "a.tsv", separator="\t")
     with raises("several-formats"):
         open_table(tmp_path / "two")
+
+
+def test_arrow_files_are_packed_and_streams_are_plain() -> None:
+    batch = pa.record_batch({"a": np.zeros(10_000, np.int64)})
+    for name, packed in (("t.arrow", True), ("", False)):
+        file = io.BytesIO()
+        with format_of(Path("t.arrow")).writer(file, batch.schema, name, None) as writer:
+            writer.write(batch)
+            writer.close(None)
+        assert (len(file.getvalue()) < batch.nbytes) == packed
