@@ -59,10 +59,7 @@ PROGRESS: ContextVar[Progress | None] = ContextVar("ppdm_progress", default=None
 
 @contextmanager
 def step(doing: str, total: int | None = None) -> Iterator[Advance]:
-    """Report some work while it lasts: a pass over `total` rows, or work of unknown size.
-
-    Yields a function to call with the number of rows that were done.
-    """
+    """Report work on `total` rows while it lasts; yield a function to call with the number that are done."""
     progress = PROGRESS.get()
     if progress:
         progress.begin(doing, total)

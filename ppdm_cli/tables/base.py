@@ -194,10 +194,7 @@ def ordered(
 
 
 def normal_schema(raw: pa.Schema, where: str) -> pa.Schema:
-    """Return a schema of normal types, without metadata; columns that cannot be read are left as they are.
-
-    An unreadable column matters only to its users: it may be dropped.
-    """
+    """Return a schema of normal types; an unreadable column is left as it is, because it may be dropped."""
     seen: set[str] = set()
     doubled = [n for n in raw.names if n in seen or seen.add(n)]  # type: ignore[func-returns-value]
     if doubled:

@@ -124,10 +124,7 @@ def stream_format(name: str | None) -> Format:
 
 
 class RowGroupWriter(Writer, ABC):
-    """Takes batches of any size and writes them on in groups of one fixed size.
-
-    So the bytes do not depend on the input's partitions.
-    """
+    """Writes batches of any size in groups of one fixed size: no byte depends on the input's partitions."""
 
     def __init__(self, file: IO[bytes], schema: pa.Schema) -> None:
         self._file, self._schema = file, schema
@@ -190,13 +187,9 @@ class InOrder(Generic[Result]):
 
 
 def bared(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return a column in memory of its own, with the values of its rows and nothing else.
-
-    Arrow would publish the bytes under nulls, and pad with the rows after those of a slice.
-    """
+    """Return a column in memory of its own: Arrow would publish what is under nulls, and beside a slice."""
     if pa.types.is_dictionary(column.type):
-        taken = [chunk.dictionary.take(chunk.indices) for chunk in column.chunks]
-        return pa.chunked_array(taken, column.type.value_type)
+        return dictionary_free(column)
     return column.take(pa.array(np.arange(len(column))))
 
 

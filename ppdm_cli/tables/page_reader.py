@@ -101,10 +101,7 @@ def _after(data: bytes, start: bytes) -> bytes:
 
 
 def _unpacked(raw: bytes, count: int) -> Codes:
-    """Return the codes of a width and one run: eight are `width` bytes, read as a word of 64 bits, or two.
-
-    In each step of `bit_packed`, taken backwards, the upper half of each number moves up, to be one of its own.
-    """
+    """Return the codes of a width and one run, eight in `width` bytes, by `bit_packed`'s steps backwards."""
     groups, width = (count + 7) // 8, raw[0]
     packed = _after(raw[1:], varint(groups << 1 | 1) if count else b"")
     if not 0 < width <= 16 or len(packed) != groups * width:
