@@ -14,7 +14,7 @@ from tests.experiments.fuzz import planned, run_cases
 from tests.experiments.fuzz_corpus import COMMANDS
 from tests.vocabulary import Anything, Run
 
-CASES = 105
+CASES = 70
 
 
 def test_damaged_files_end_in_a_code_of_the_table() -> None:

@@ -52,6 +52,7 @@ def test_what_is_missing_is_named(folder: Path, process: Run) -> None:
 
 
 @needs_spark
+@pytest.mark.long
 def test_a_command_starts_a_session_of_its_own_and_is_silent(folder: Path, process: Run) -> None:
     said = process(*LINE, "--master", "local[1]", "--conf", "spark.ui.enabled=false", **QUICK).stderr.decode()
     assert "Wrote 500 records to release.\n" in said and "WARN" not in said

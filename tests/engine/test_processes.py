@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from ppdm_cli import attack, estimate, perturb, query, reconstruct, running, train_tree
 from tests.engine.dummy_engine import Processes
 from tests.vocabulary import generated
@@ -23,6 +25,7 @@ def results(original: Any) -> list[Any]:
     ]
 
 
+@pytest.mark.long
 def test_a_pool_of_processes_gives_what_threads_give() -> None:
     original = generated(2_000)
     with running(engine=Processes()):
