@@ -80,7 +80,8 @@ class CsvWriter(Writer):
         if plain and not coded and 8 * len(column[:_LOOKED_AT].unique()) < min(len(column), _LOOKED_AT):
             column, coded = column.dictionary_encode(), True
         if coded and len(column.dictionary) < most and (plain or pa.types.is_float64(kind)):
-            return pa.DictionaryArray.from_arrays(column.indices, self._written(name, column.dictionary))
+            with suppress(ComputedTextError):  # an entry that no row has is not refused
+                return pa.DictionaryArray.from_arrays(column.indices, self._written(name, column.dictionary))
         return self._written(name, dictionary_free(column))
 
     def _written(self, name: str, values: pa.Array) -> pa.Array:

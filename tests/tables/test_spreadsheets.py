@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from io import BytesIO
 from pathlib import Path
+from typing import Literal
 
 import polars as pl
+import pyarrow as pa
 import pytest
 
-from ppdm_cli.tables import FORMULAS
+from ppdm_cli.tables import CSV, FORMULAS
 from tests.vocabulary import Run
 
 EVIL = ["=cmd|' /c calc'!A1", "@SUM(1)", "+cmd|'x'!A1", "-2+3+cmd|'x'!A1", "\t=1+1", "\r=1+1", "\uff1d1+1"]
@@ -73,3 +76,18 @@ def test_titles_and_names_of_columns_are_text_too(tmp_path: Path, ppdm: Run) -> 
     ppdm("reconstruct", "named.csv", "-o", "back.csv", code=4)
     ppdm("reconstruct", "named.csv", "-o", "back.csv", "--formulas", "text")
     assert (tmp_path / "back.csv").read_text().startswith("'=A1+B1,y\n")
+
+
+@pytest.mark.parametrize("formulas", ["refuse", "text"])
+def test_a_label_that_no_row_has_is_neither_refused_nor_written(formulas: Literal["refuse", "text"]) -> None:
+    """A dictionary may list values of other rows, or of nobody: a refusal would reveal one."""
+    codes, labels = pa.array([0, 1, None], pa.int8()), pa.array(["a", "b", EVIL[0]])
+    batch = pa.record_batch({"x": pa.DictionaryArray.from_arrays(codes, labels), "y": [1, 2, 3]})
+    token, file = FORMULAS.set(formulas), BytesIO()
+    try:
+        with CSV.writer(file, batch.schema, "", None) as writer:
+            writer.write(batch)
+            writer.close(None)
+    finally:
+        FORMULAS.reset(token)
+    assert file.getvalue() == b"x,y\na,1\nb,2\n,3\n"
