@@ -155,7 +155,7 @@ class ArrowWriter(RowGroupWriter):
         # a file takes a third of the space, and less time; not every reader of a stream can unpack it
         packed = pa.ipc.IpcWriteOptions(compression="lz4" if name else None, use_threads=threads() > 1)
         self._writer = new(file, self._schema, options=packed)
-        self._bared = InOrder(self._writer.write_table)
+        self._bared = InOrder(self._writer.write_table, stream=not name)
 
     def _write_group(self, table: pa.Table) -> None:
         self._bared.add(self._plain, table)

@@ -47,7 +47,7 @@ class CsvWriter(Writer):
         out = self._zip or file
         names = self._guarded("a column's name", pa.array(schema.names, pa.string()))
         out.write(f"{delimiter.join(map(self._cell, names.to_pylist()))}\n".encode())
-        self._texts = InOrder(out.write)
+        self._texts = InOrder(out.write, stream=not name)
 
     def write(self, batch: pa.RecordBatch) -> None:
         self._texts.add(self._text, batch)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Generic, Literal, NamedTuple, Self
+from typing import IO, Any, Generic, Literal, NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
@@ -155,19 +155,24 @@ class RowGroupWriter(Writer, ABC):
 
 
 class InOrder(Generic[Result]):
-    """Work in threads of a writer; one more thread uses the results, in the order of the work."""
+    """Work in threads of a writer, whose results are used in the order of the work.
 
-    def __init__(self, use: Callable[[Result], object]) -> None:
-        self._use, self._unused, self._most = use, deque[Future[None]](), threads()
+    One more thread uses them, but not for a stream: its reader may never read on, and only the caller's thread
+    can be interrupted.
+    """
+
+    def __init__(self, use: Callable[[Result], object], stream: bool = False) -> None:
+        self._use, self._stream, self._most = use, stream, threads()
+        self._unused = deque[Future[Any]]()
         self._workers = ThreadPoolExecutor(self._most, thread_name_prefix="ppdm-encoding")
         self._user = ThreadPoolExecutor(1, thread_name_prefix="ppdm-writing")
 
     def add(self, work: Callable[[Item], Result], item: Item) -> None:
         done, before = self._workers.submit(work, item), [*self._unused][-1:]
-        self._unused.append(self._user.submit(self._use_after, before, done))
+        self._unused.append(done if self._stream else self._user.submit(self._use_after, before, done))
         self._wait(self._most)
 
-    def _use_after(self, before: Sequence[Future[None]], done: Future[Result]) -> None:
+    def _use_after(self, before: Sequence[Future[Any]], done: Future[Result]) -> None:
         for each in before:
             each.result()  # after an error no result is used
         self._use(done.result())
@@ -175,7 +180,9 @@ class InOrder(Generic[Result]):
     def _wait(self, most: int) -> None:
         """Wait until at most so many results are unused."""
         while len(self._unused) > most:
-            self._unused.popleft().result()
+            found = self._unused.popleft().result()
+            if self._stream:
+                self._use(found)
 
     def finish(self) -> None:
         self._wait(0)

@@ -154,6 +154,22 @@ def test_ctrl_c_in_the_middle_of_the_work_leaves_what_was_there(millions: Path, 
         assert listing(tmp_path) == before
 
 
+@pytest.mark.parametrize("form", ["csv", "arrow"])
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
+def test_a_run_stops_at_once_when_its_reader_no_longer_reads(form: str, stop: int, tmp_path: Path) -> None:
+    args = ["--function", "1", "--records", str(ROWS), "-o", "-", "--to", form]
+    with subprocess.Popen(
+        [*COMMAND[:-1], "generate", *args], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as running:
+        assert running.stdout is not None and running.stdout.read(1)
+        time.sleep(1)  # until the pipe is full
+        running.send_signal(stop)
+        try:
+            assert running.wait(timeout=10) in (128 + stop, -stop)
+        finally:
+            running.kill()
+
+
 def test_a_second_ctrl_c_while_stopping_changes_nothing(tmp_path: Path) -> None:
     code = (
         "import os, signal, ppdm_cli.commands as c\n"
