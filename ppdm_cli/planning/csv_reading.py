@@ -65,7 +65,7 @@ FORMATS = tuple(d + clock for d in _DAYS for clock in ("", " %H:%M", " %H:%M:%S"
 _DATED = r"^\d{1,4}[-./]\d{1,2}[-./]\d{1,4}([ T]\d{1,2}:\d{2}(:\d{2})?)?$"
 _PRECISE = r"^\d{4}-\d{2}-\d{2}[ T]\d{2}:\d{2}:\d{2}\.\d{1,6}$"
 """A point in time as programs write it, which needs no format."""
-_SOME, _MOST_DIGITS = 1_000, 18
+_SOME, _FEW, _MOST_DIGITS = 1_000, 100, 18
 _PADDED, _BELOW = r"^[+-]?0\d", r"^-(\d*[1-9])"
 
 
@@ -221,7 +221,8 @@ class _Texts:
         return cls(encoded.dictionary, first, np.bincount(codes, minlength=len(first)))
 
     def only(self, which: np.ndarray) -> _Texts:
-        return _Texts(self.cells.filter(pa.array(which)), self.rows[which], self.times[which])
+        places = np.flatnonzero(which)
+        return _Texts(self.cells.take(pa.array(places)), self.rows[places], self.times[places])
 
     def count(self, which: np.ndarray) -> int:
         return int(self.times[which].sum())
@@ -325,9 +326,11 @@ def _seen(text: pa.Array, numbers: pa.Array | None, nulls: Sequence[str], first_
 def _count_numbers(cells: Cells, texts: _Texts, numbers: np.ndarray) -> None:
     """Count cells that are all numbers; most by their values, and as text only those that may matter."""
     counts, (data, starts) = cells.counts, _bytes(texts.cells)
-    plain = not any(mark in data for mark in (b"e", b"E", b"x", b"X", b"+"))
-    begins, lengths = np.frombuffer(data, np.uint8)[starts[:-1]], np.diff(starts)
-    minus = begins == ord("-")
+    lengths, floating = np.diff(starts), numbers.dtype.kind == "f"
+    plain = not any(mark in data for mark in ((b"e", b"E", b"+") if floating else (b"x", b"X")))
+    bytes_ = np.frombuffer(data + b"\n", np.uint8)
+    begins, at_end = starts[:-1], bytes_[starts[1:] - 2]
+    minus = bytes_[begins] == ord("-")
 
     def only(which: np.ndarray) -> _Texts:
         return texts.only(which) if plain else texts
@@ -335,21 +338,25 @@ def _count_numbers(cells: Cells, texts: _Texts, numbers: np.ndarray) -> None:
     if minus.any():
         _count_below(cells, only(numbers <= -1))
     counts["point"] = counts["whole"] = counts["comma"] = counts["cells"]
-    if numbers.dtype.kind == "f":
-        some = only(numbers == np.rint(numbers))
+    whole = np.rint(numbers) == numbers if floating else np.ones(len(numbers), bool)
+    if floating:
+        some = only(whole & ((at_end != ord(".")) | (lengths < 2)))  # 5.0 is not written as a whole number
         counts["whole"] = some.count(some.like(WHOLE))
-        some = _Texts(texts.cells[:_SOME], texts.rows[:_SOME], texts.times[:_SOME])
+        some = _Texts(texts.cells[:_FEW], texts.rows[:_FEW], texts.times[:_FEW])
         some = texts if some.like(COMMA).all() else some  # what matters is whether all fit
         counts["comma"] = some.count(some.like(COMMA))
-    some = only((begins < ord("1")) & (lengths > 1))
-    padded = some.count(some.like(_PADDED))
+    begins = begins + (minus | (bytes_[begins] == ord("+")))
+    padded = (bytes_[begins] == ord("0")) & (bytes_[begins + 1] - ord("0") < 10) & (begins + 1 < starts[1:])
     if counts["whole"]:
-        counts["padded"] = padded
-    nines = np.isin(numbers, [int(n) for n in NINES])
+        counts["padded"] = texts.count(padded)
+    nines = whole & (numbers >= int(NINES[0]))
+    if nines.any():
+        nines &= np.isin(numbers, [int(n) for n in NINES])
     others = numbers[~nines] if nines.any() else numbers
     high, low = others.max(initial=0), others.min(initial=0)
-    longest = nines | (numbers == high) | (numbers == low if low <= -1 else minus)
-    _count_digits(cells, only(longest) if high >= 1 and not padded else texts)
+    longest = nines | (minus & (low > -1))
+    longest[[np.argmax(numbers == high), np.argmax(numbers == low)]] = True
+    _count_digits(cells, only(longest) if high >= 1 and not padded.any() else texts)
 
 
 def _bytes(text: pa.Array) -> tuple[bytes, np.ndarray]:
