@@ -11,12 +11,12 @@ times it is at most the effective number of unperturbed records.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
-from itertools import combinations
-from math import prod
+from itertools import zip_longest
+from math import comb, prod
 from typing import Annotated
 
 import msgspec
@@ -45,6 +45,8 @@ from ppdm_cli.errors import RefusedError, UsageError
 COSINES = 3
 WIDEST = 0.55
 """The largest half-width that is tried, as a share of the values."""
+MOST_LEVELS = 32
+"""The largest number of levels into which an attribute's output probabilities are sorted."""
 MOST_OUTPUT_SHARES = 1 << 20
 Size = tuple[int, bool]
 """The number of an attribute's values without null, and whether they are in order."""
@@ -201,7 +203,8 @@ class BoxSpec(GammaSpec, frozen=True, tag="box", tag_field="kind", kw_only=True)
 def _side(values: int, half_width: int) -> tuple[Floats, Floats, Floats]:
     """Return the distinct output probabilities u of a uniform value, with the sums of m^2 and of u^2 at each.
 
-    The information depends on an output through u and, linearly, through m^2: outputs of one u are as one.
+    The information depends on an output through u and, linearly, through m^2: outputs of one u are as one, and
+    of many u those that are near each other.
     """
     if not half_width:  # then all functions are alike
         return np.array([1 / values]), np.array([1 / values]), np.array([1 / values])
@@ -211,10 +214,11 @@ def _side(values: int, half_width: int) -> tuple[Floats, Floats, Floats]:
     functions = [np.sqrt(2) * np.cos(np.pi * f * places) / values for f in range(1, min(COSINES + 1, values))]
     squares = np.mean([blur.forward(phi) ** 2 for phi in functions], axis=0)
     levels = np.rint(u * values * blur.width).astype(np.int64)
-    shares = np.arange(levels.max() + 1) / (values * blur.width)
-    some = np.bincount(levels) > 0
-    sums: list[Floats] = [np.bincount(levels, each)[some].astype(np.float64) for each in (squares, u**2)]
-    return shares[some], sums[0], sums[1]
+    found = levels.max() + 1
+    groups = levels * min(MOST_LEVELS, found) // found
+    many = np.bincount(groups)
+    sums: list[Floats] = [np.bincount(groups, each)[many > 0].astype(float) for each in (u, squares, u**2)]
+    return sums[0] / many[many > 0], sums[1], sums[2]
 
 
 def information(
@@ -235,29 +239,45 @@ def information(
         p = np.multiply.outer(p, u).ravel()
     p = blended(lam, p, 1 / T)
     free = len(sizes) - always_published
-    found = []
-    for chosen in combinations(range(free), min(order, free)):
-        part = np.ones(1)
-        for place, (_, squares, shares) in enumerate(sides):
-            part = np.multiply.outer(part, squares if place in chosen else shares).ravel()
-        found.append(lam**2 * float((part / p).sum()))
-    return float(np.mean(found))
+    wanted = min(order, free)
+    sums = [1 / p]  # over the outputs of the last attributes, by how many of these the interaction has
+    for place, (_, squares, shares) in reversed(list(enumerate(sides))):
+        parts = [part.reshape(-1, shares.size) for part in sums]
+        others = [part @ squares for part in parts[:wanted]] if place < free else []
+        both = zip_longest([part @ shares for part in parts], [np.zeros(1), *others], fillvalue=np.zeros(1))
+        sums = [without + within for without, within in both]
+    return lam**2 * float(sums[wanted][0]) / comb(free, wanted)
 
 
 def best_widths(gamma: float, sizes: Sequence[Size], always_published: int = 0) -> list[int]:
-    """Return the most informative half-widths, for pairs if there are any: one share of each domain."""
+    """Return the most informative half-widths, for pairs if there are any: one share of each domain.
+
+    Of 16 shares the best is found, then the best of those near it, so that wide domains take no longer.
+    """
     return list(_best(gamma, tuple(sizes), always_published))
 
 
 @lru_cache(maxsize=1 << 12)
 def _best(gamma: float, sizes: tuple[Size, ...], always_published: int) -> tuple[int, ...]:
     longest = max((n for n, ordered in sizes if ordered), default=0)
-    best, found = -1.0, tuple(0 for _ in sizes)
-    for b in range(int(WIDEST * longest) + 1):
-        widths = tuple(min(round(b * n / longest), n // 2) if ordered else 0 for n, ordered in sizes)
-        if prod(len(_side(n, w)[0]) for (n, _), w in zip(sizes, widths, strict=True)) > MOST_OUTPUT_SHARES:
-            break
-        share = information(gamma, sizes, widths, 2, always_published)
-        if share > best * 1.0001:
-            best, found = share, widths
-    return found
+    widest = int(WIDEST * longest)
+    step = max(1, widest // 16)
+
+    def most_informative(shares: Iterable[int]) -> int:
+        best, found = -1.0, 0
+        for b in shares:
+            halves = widths(b)
+            sides = (_side(n, half) for (n, _), half in zip(sizes, halves, strict=True))
+            if prod(u.size for u, _, _ in sides) > MOST_OUTPUT_SHARES:
+                break
+            share = information(gamma, sizes, halves, 2, always_published)
+            if share > best * 1.0001:
+                best, found = share, b
+        return found
+
+    def widths(b: int) -> tuple[int, ...]:
+        return tuple(min(round(b * n / longest), n // 2) if ordered else 0 for n, ordered in sizes)
+
+    near = most_informative(range(0, widest + 1, step))
+    around = range(max(near - step + 1, 0), min(near + step, widest + 1))
+    return widths(most_informative(around))

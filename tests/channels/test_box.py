@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ppdm_cli.channels import Box, BoxSpec, Mixture, best_widths, information
+from ppdm_cli.channels import Box, BoxSpec, Mixture, best_widths, box, information
 from ppdm_cli.channels.exact_draw import uniform_below_wide
 from ppdm_cli.channels.mixture import Blur
 from ppdm_cli.domain import Bins, Product
@@ -119,6 +119,22 @@ def test_half_widths_are_those_of_fisher_information(
     found = [best_widths(exp(e), sizes, riding) for e in (0.5, 1, 2, 3, 4, 6, 8)]
     assert [w[0] for w in found] == expected and all(not any(w[k:]) for w in found)
     assert len({tuple(w[:k]) for w in found}) <= 7 and all(len(set(w[:k])) == 1 for w in found)
+
+
+def test_wide_domains_get_half_widths_by_few_levels_as_by_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Levels that are near each other count as one: the information misses by less than 0.1 %."""
+    sizes = [(200, True), (313, True), (7, False)]
+    by_few = [best_widths(exp(e), sizes) for e in (0.5, 2, 6)]
+    few = [information(exp(e), sizes, w, 2) for e, w in zip((0.5, 2, 6), by_few, strict=True)]
+    monkeypatch.setattr(box, "MOST_LEVELS", 10**6)
+    box._side.cache_clear()
+    try:
+        for epsilon, widths, found in zip((0.5, 2, 6), by_few, few, strict=True):
+            assert found == pytest.approx(information(exp(epsilon), sizes, widths, 2), rel=1e-3)
+            tried = [[round(b * n / 313) if o else 0 for n, o in sizes] for b in range(0, 150, 3)]
+            assert found > 0.98 * max(information(exp(epsilon), sizes, w, 2) for w in tried)
+    finally:
+        box._side.cache_clear()
 
 
 def test_information_is_that_of_the_law() -> None:

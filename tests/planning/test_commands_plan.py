@@ -180,7 +180,7 @@ def check_figures(sizes: list[int], records: int, asked: Plan) -> None:
         assert row.unlearnable == [n for n, e in row.errors.items() if e > 1]
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=40, deadline=None, derandomize=True)
 @given(st.lists(st.integers(2, 1000), min_size=1, max_size=9), st.floats(0.1, 20), st.integers(1, 10**7))
 def test_figures_of_gammas_are_there_for_all_sizes(sizes: list[int], epsilon: float, records: int) -> None:
     """A gamma that is derived from beliefs is rounded down, so no exact draw lacks room for it."""
