@@ -1,7 +1,7 @@
 """Every command with the lowest and the newest versions that `pyproject.toml` allows, for each Python at hand.
 
-Each pair has a virtual environment of its own, which holds the package with its extras and nothing for tests. A
-Python is looked for as `python3.11` and so on, in PATH and in the folders of pyenv.
+The lowest are those with a wheel for that Python. Each pair has a virtual environment of its own, which holds the
+package with its extras and nothing for tests. A Python is looked for as `python3.11` and so on, in PATH and in the folders of pyenv.
 
 `python -m tests.experiments.versions` (or `make versions`)
 """
@@ -9,12 +9,10 @@ Python is looked for as `python3.11` and so on, in PATH and in the folders of py
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
 import sys
 import tempfile
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -55,23 +53,21 @@ def pythons() -> Iterator[tuple[str, str]]:
             yield version, program
 
 
-def lowest() -> list[str]:
-    """Return the lowest versions of all that is needed, as requirements."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    needed = [*project["dependencies"], *(r for e in EXTRAS for r in project["optional-dependencies"][e])]
-    return [re.sub(">=", "==", r) for r in needed]
-
-
-def failure(program: str, pinned: list[str]) -> str:
+def failure(program: str, which: str) -> str:
     """Return the first command that fails, and what it says; nothing where all pass."""
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run([program, "-m", "venv", f"{folder}/venv"], check=True)
-        own = os.environ | {"PATH": f"{folder}/venv/bin:{os.environ['PATH']}"}
+        own = os.environ | {"PATH": f"{folder}/venv/bin:{os.environ['PATH']}", "VIRTUAL_ENV": f"{folder}/venv"}
         own.pop("PYTHONPATH", None)
-        install = [f"{folder}/venv/bin/python", "-m", "pip", "install", "--quiet", "--only-binary", ":all:"]
-        made = [f"{ROOT}[{','.join(EXTRAS)}]", *pinned]
-        commands = [install + made, *(["sh", "-c", c] for c in COMMANDS.strip().splitlines())]
-        for command in [*commands, ["python", "-W", "error::DeprecationWarning:ppdm_cli", "-c", SKLEARN]]:
+        needed = ["-r", f"{ROOT}/pyproject.toml", *(f"--extra={extra}" for extra in EXTRAS)]
+        commands = [
+            ["python", "-m", "pip", "install", "--quiet", "uv"],
+            ["uv", "pip", "install", "--quiet", "--only-binary", ":all:", f"--resolution={which}", *needed],
+            ["uv", "pip", "install", "--quiet", "--no-deps", str(ROOT)],
+            *(["sh", "-c", command] for command in COMMANDS.strip().splitlines()),
+            ["python", "-W", "error::DeprecationWarning:ppdm_cli", "-c", SKLEARN],
+        ]
+        for command in commands:
             done = subprocess.run(command, cwd=folder, env=own, capture_output=True, text=True, check=False)
             if done.returncode:
                 return f"{command[-1].strip()[:80]}: {done.stderr.strip()[-200:]}"
@@ -82,8 +78,8 @@ def main() -> None:
     print("| Python | versions | |\n|---|---|---|", flush=True)
     failed = False
     for version, program in pythons():
-        for which, pinned in (("lowest", lowest()), ("newest", [])):
-            what = failure(program, pinned)
+        for which in ("lowest-direct", "highest"):
+            what = failure(program, which)
             failed |= bool(what)
             print(f"| {version} | {which} | {what or 'all commands pass'} |", flush=True)
     sys.exit(failed)
