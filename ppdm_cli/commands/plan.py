@@ -159,14 +159,15 @@ def _show_table(done: Proposal) -> None:
 
     out, budgets = show.console(stderr=True), [b.at for b in done.budgets]
     least = "least " * any(b.gamma is None for b in done.budgets)
+    at = [b.removeprefix("epsilon ") for b in budgets] if len(budgets) > 1 else budgets  # narrower
     show.of_columns(
         out,
         f"Computed from {done.records:,} private records: do not share",
-        ["column", "type", "values", "no value", "proposal", "N", *(f"{least}error at {b}" for b in budgets)],
+        ["column", "type", "values", "no value", "N", *(f"{least}error at {b}" for b in at), "proposal"],
         [
             [
-                c.column, c.type, _about(c), c.without_value, c.proposal, c.N,
-                *(show.share(c.errors[b]) for b in budgets),
+                c.column, c.type, _about(c), c.without_value, c.N,
+                *(show.share(c.errors[b]) for b in budgets), c.proposal,
             ]
             for c in done.columns
         ],

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from operator import itemgetter
+from textwrap import wrap
 from threading import Timer
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -33,6 +34,9 @@ MOST_ROWS = 1000
 
 MOST_COLUMNS = 40
 """The most columns of the data that have lines of their own."""
+
+_ROOM = 12
+"""The least width in which the words of a last column are wrapped."""
 
 _PATIENCE = 1.0
 """Seconds of work before progress is shown."""
@@ -60,8 +64,8 @@ def _sized() -> bool:
 def table(out: Console, title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """Print a table; text to the left, numbers to the right.
 
-    If it is too wide for a terminal, titles are broken and the gaps narrowed. Cells are never broken or cut:
-    they continue on the next line. In a file each row is one line.
+    If it is too wide for a terminal, titles are broken and the gaps narrowed, and the words of a last column of
+    text continue below it. Words are never broken or cut. In a file each row is one line.
     """
     texts = {i for row in rows for i, cell in enumerate(row) if isinstance(cell, str)}
     cells = [[cell_text(cell) for cell in row] for row in rows[:MOST_ROWS]]
@@ -85,7 +89,12 @@ def table(out: Console, title: str, columns: Sequence[str], rows: Sequence[Seque
             set_cell_size(cell, width) if i in texts else " " * (width - cell_len(cell)) + cell
             for i, (cell, width) in enumerate(zip(line, widths, strict=True))
         ]
-        out.print(Text((" " * gap).join(padded).rstrip(), style="bold" * (number < high)), soft_wrap=True)
+        before = (" " * gap).join([*padded[:-1], ""])
+        room, words = out.width - cell_len(before), padded[-1:]
+        if gap == 1 and len(titles) - 1 in texts and room >= _ROOM:
+            words = wrap(line[-1], room, break_long_words=False, break_on_hyphens=False) or words
+        text = before + ("\n" + " " * cell_len(before)).join(words)
+        out.print(Text(text.rstrip(), style="bold" * (number < high)), soft_wrap=True)
 
 
 def cell_text(cell: object) -> str:

@@ -193,7 +193,8 @@ def _lay_over(one: Advice, own: Mapping[str, Any]) -> None:
     one.settings = {k: v for k, v in one.settings.items() if k not in given_up} | dict(own)
     one.settings.pop("N", None)
     size = own.get("bins") or listed or None
-    one.N = one.N if size is None else int(size) + (one.look is not None and one.look.nulls > 0)
+    extra = (one.look is not None and one.look.nulls > 0) + bool(listed and one.settings.get("other"))
+    one.N = one.N if size is None else int(size) + extra
 
 
 def _listed(settings: Mapping[str, Any]) -> int:

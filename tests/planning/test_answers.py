@@ -44,6 +44,14 @@ def read(path: Path) -> dict[str, Any]:
     return tomllib.loads(path.read_text("utf-8"))
 
 
+def test_plan_counts_other_values_when_a_domain_is_declared_later() -> None:
+    frame = pl.DataFrame({"ward": ["x", "y", "z"] * 200})
+    earlier = tomllib.loads(plan(frame, record_epsilon=2, person="").text)
+    later = plan(frame, plan=earlier, attributes={"ward": {"domain": "x|y|z"}})
+    assert perturb(frame, plan=tomllib.loads(later.text), seed=1).sidecar.attributes[0].domain.size == 4
+    assert later.columns[0].N == 4
+
+
 def test_what_is_typed_is_in_the_plan_which_runs_as_it_is(tmp_path: Path, ppdm: Run) -> None:
     (tmp_path / "e.csv").write_bytes(export(2000))
     typed = ("--person", "Patient", "--rows-per-person", 2, "--odd", "null", "--domain", "Kosten EUR=0:20000")
