@@ -81,8 +81,8 @@ def _no_columns(ctx: click.Context, _: click.Parameter, value: tuple[Path, ...])
     before = sys.argv[1 : sys.argv.index(stray)] if stray in sys.argv else []
     place = max((i for i, a in enumerate(before) if a.startswith("-")), default=0)
     option = next((p for p in ctx.command.params if set(before[place : place + 1]) & set(p.opts)), None)
-    step = "an option takes one column: repeat it for others"
-    if isinstance(option, click.Option):
+    step = "write an option before each column, or leave it out"
+    if isinstance(option, click.Option) and any(a in known for a in before[place + 1 :]):
         after = takewhile(lambda a: a in known, sys.argv[place + 2 :])
         each = " ".join(f"{before[place]} {word(a)}" for a in after)
         step = f"repeat the option: {each}" if option.multiple else f"{before[place]} takes one column"

@@ -90,11 +90,9 @@ def from_data(
     own = own or AttributePlan()
     nulls = facts.nulls > 0 or own.nulls
     if facts.values is not None and not facts.values:
-        raise RefusedError(
-            "only-nulls",
-            f"the column {quoted(name)} has no values, only nulls",
-            f"add {argument('drop', name)}, or declare its domain, such as {argument('domain', '0:120', name)}",
-        )
+        domain = argument("domain", "low|high" if pa.types.is_string(kind) else "0:120", name)
+        step = f"add {argument('drop', name)}, or declare its domain, such as {domain}"
+        raise RefusedError("only-nulls", f"the column {quoted(name)} has no values, only nulls", step)
     _check_writable(name, kind, facts)
     if rare == "merge" and few_nulls(facts) and not own.nulls:
         what = f"the column {quoted(name)} has nulls in fewer than {FEW} records, which cannot be merged"

@@ -154,3 +154,20 @@ def test_a_column_of_any_name_has_settings(name: str, tmp_path: Path, ppdm: Run)
     setting = f"{name}:gamma=5,domain=1:2"
     ppdm("perturb", "d.csv", "-o", "o.csv", "--gamma", "9", "--attribute", setting, "--shuffle")
     assert gammas(tmp_path, "o.csv") == {name: 5, "b": 9}
+
+
+@pytest.mark.parametrize(
+    ("typed", "step"),
+    [
+        ("--gamma 9 --drop n sex", "Repeat the option: --drop n --drop sex"),
+        ("--gamma 9 --class sex n", "--class takes one column"),
+        ("--gamma 9 --shuffle sex", "Write an option before each column, or leave it out"),
+        ("--shuffle --gamma 9 sex", "Write an option before each column, or leave it out"),
+    ],
+)
+def test_a_column_among_the_files_is_given_an_option_that_takes_one(
+    typed: str, step: str, data: Path, ppdm: Run
+) -> None:
+    pl.DataFrame({"n": [1, 2], "sex": ["f", "m"]}).write_csv(data / "two.csv")
+    said = ppdm("perturb", "two.csv", *typed.split(), "-o", "r.csv", code=2).stderr.decode()
+    assert "is a column of 'two.csv', not a file" in said and step in said

@@ -60,6 +60,7 @@ MISTAKES: dict[str, tuple[int, str]] = {
     "perturb --drop patient age patients.csv -o new.csv --gamma 9": (2, "--drop patient --drop age"),
     "estimate release.csv --attribute age sex": (2, "Repeat the option: --attribute age --attribute sex"),
     "estimate release.csv --by sex smoker": (2, "--by takes one column"),
+    f"{P} --gamma 9 --shuffle smoker": (2, "Write an option before each column, or leave it out"),
     "train-tree patients.csv --class sex --drop patient age -o tree.json": (2, "--drop patient --drop age"),
     f"{P} --gamma 9 --drop patient,age": (2, "Name them one by one: --drop patient --drop age"),
     f"{P} --gamma 9 --keep sex,smoker": (2, "Name them one by one: --keep sex --keep smoker"),

@@ -255,6 +255,16 @@ def test_columns_without_two_values_are_refused(kind: pa.DataType) -> None:
             perturb(pa.table({"x": column(cells, kind)}), gamma=9)
 
 
+@pytest.mark.parametrize(("kind", "domain"), [(pa.string(), "low|high"), (pa.int64(), "0:120")], ids=str)
+def test_the_domain_that_is_proposed_fits_a_column_of_nulls_alone(kind: pa.DataType, domain: str) -> None:
+    """A column of a CSV without a value is read as text, which has no interval."""
+    table = pa.table({"x": column([None] * 50, kind), "y": ["a", "b"] * 25})
+    with raises("only-nulls") as error:
+        perturb(table, gamma=9)
+    assert f"'domain': '{domain}'" in error.value.next_step
+    perturb(table, gamma=9, shuffle=True, attributes={"x": {"domain": domain, "nulls": True}})
+
+
 def test_a_column_of_too_many_labels_is_refused() -> None:
     with raises("too-many-values") as error:
         perturb(pl.DataFrame({"x": [f"label {i}" for i in range(MOST_VALUES + 1)]}), gamma=9, rare="publish")
