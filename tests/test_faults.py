@@ -214,3 +214,13 @@ def test_a_file_that_may_not_be_read_is_said(tmp_path: Path, ppdm: Run) -> None:
         os.mkfifo(tmp_path / "data.parquet")
     done = ppdm("perturb", "data.parquet", "-o", "r.csv", "--gamma", "9", code=1)
     assert b"cannot be read" in done.stderr or b"not an ordinary file" in done.stderr
+
+
+def test_an_arrow_file_with_a_damaged_batch_is_named(tmp_path: Path, ppdm: Run) -> None:
+    offsets = pa.py_buffer(np.array([0, 9, 1], np.int32))  # the second text ends before it begins
+    text = pa.StringArray.from_buffers(2, offsets, pa.py_buffer(b"some text"))
+    batch = pa.record_batch({"x": text})
+    with pa.ipc.new_file(tmp_path / "in.arrow", batch.schema) as writer:
+        writer.write_batch(batch)
+    said = ppdm("perturb", "in.arrow", "-o", "r.parquet", "--gamma", 9, code=1).stderr
+    assert b"'in.arrow' is not readable as Arrow data" in said

@@ -218,7 +218,7 @@ def intervals(
 ) -> Interval:
     """Return the interval of every cell of a table of counts; NaN if none can be trusted.
 
-    `most likely` are the most likely original counts, where they are known already. The counts are of a share
+    The most likely original counts are given where they are known already. The observed ones are of a share
     `sampled` of the records that the intervals are about.
     """
     sampled = 0.0 if coverage.population else sampled

@@ -51,7 +51,7 @@ class ArrowTable(Table):
         for batch in self._read():
             part = batch.select(names)
             for start in range(0, batch.num_rows, rows):
-                yield Partition(self.name, partial(_checked, part.slice(start, rows), self.schema))
+                yield Partition(self.name, partial(_checked, part.slice(start, rows), self.schema, self.name))
 
     def _read(self) -> Iterator[pa.RecordBatch]:
         try:
@@ -60,11 +60,11 @@ class ArrowTable(Table):
             raise unread(self.name, error, _damaged(self.name)) from None
 
 
-def _checked(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+def _checked(batch: pa.RecordBatch, schema: pa.Schema, name: str) -> pa.RecordBatch:
     try:
         batch.validate(full=True)
     except pa.ArrowException:
-        raise _damaged("the Arrow data") from None
+        raise _damaged(name) from None
     return normal_batch(batch, schema)
 
 
