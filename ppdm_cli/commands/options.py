@@ -275,7 +275,8 @@ def pair(text: str, option: str, example: str) -> tuple[str, str]:
     """Split NAME=VALUE at the first =."""
     name, sign, value = text.partition("=")
     if not sign or not name or not value:
-        raise UsageError("not-a-pair", f"{option} takes NAME=VALUE", f"try {option} {example}")
+        step = f"try {option} {example}, in quotes if it has spaces"
+        raise UsageError("not-a-pair", f"{option} takes NAME=VALUE", step)
     return name, value
 
 

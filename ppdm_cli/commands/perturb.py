@@ -105,8 +105,8 @@ away too much. Memory: constant; with --id, 8 bytes a record; with --person, 16.
 @click.option(
     "--person",
     metavar="COL",
-    help="With --rows-per-person m: protect persons, whom this column identifies, at gamma^m. At most m "
-    "records of each, chosen at random, are published. The column is dropped unless kept.",
+    help="Protect persons, whom this column identifies. At most --rows-per-person records of each, chosen at "
+    "random, are published, and each costs the budget again. The column is dropped unless kept.",
 )
 @click.option(
     "--rows-per-person",

@@ -130,7 +130,7 @@ def table_remarks(tables: Sequence[EstimatedTable], estimator: str) -> list[str]
     if vague:
         remarks.append(
             f"The intervals for {', '.join(vague)} are wider than the counts: there are too few records for so "
-            "many values at this gamma or noise. Combine fewer attributes, or use more records."
+            "many values. Ask for fewer attributes together, or query ranges of values."
         )
     return remarks
 

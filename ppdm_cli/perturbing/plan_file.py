@@ -138,7 +138,7 @@ def questions(plan: Mapping[str, Any]) -> list[str]:
 def _example(questions: list[str]) -> str:
     """Return the option that answers a plan's question, or another way to answer several."""
     if len(questions) > 1:
-        return ", or let `ppdm plan -i` ask you"
+        return ", or let `ppdm plan DATA --plan PLAN -o PLAN -i` ask you"
     question = questions[0]
     name = question.removeprefix("attributes.").removesuffix(".domain")
     if question == f"attributes.{name}.domain":
@@ -289,8 +289,10 @@ def domain(value: object) -> Fields:
         return Fields(categories=tuple(value.split("|")))
     if (interval := _interval(value)) is not None:
         return Fields(interval=interval)
+    ends = re.fullmatch(r"(-?[\d.]+)(?: *- *| *, *|\.\.|;)(-?[\d.]+)", str(value))
+    example = f"{ends[1]}:{ends[2]}" if ends else "0:120"
     what = "a domain is neither an interval nor a list of values"
-    raise UsageError("bad-domain", what, 'write it as 0:120, "low|middle|high" or @FILE')
+    raise UsageError("bad-domain", what, f'write it as {example}, "low|middle|high" or @FILE')
 
 
 def _lines(path: Path) -> list[str]:

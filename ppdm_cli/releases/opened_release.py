@@ -332,8 +332,8 @@ def read_sidecar(path: Path | None, carried: bytes | None, name: str, step: str 
             "no-sidecar",
             f"{quoted(name)} has no sidecar, so it is not a release",
             step
-            or f"perturb it first, or add {argument('sidecar', 'FILE')} or the file "
-            f"{quoted(Path(name).name + SUFFIX)}",
+            or f"put {quoted(Path(name).name + SUFFIX)} beside it, add {argument('sidecar', 'FILE')}, or "
+            "perturb it first",
         )
     if beside is None:
         assert carried is not None

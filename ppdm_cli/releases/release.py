@@ -154,7 +154,7 @@ def other_rows(original: int, release: int) -> MismatchError:
     step = f"{OWN}; if {argument('person')} left rows out, add {argument('rows_taken', 'FILE')} of that run"
     return MismatchError(
         "original-of-other-size",
-        f"the original has {counted(original, 'record')}, but the release {release:,}",
+        f"the original has {counted(original, 'record')}, but the release has {release:,}",
         step if original > release else OWN,
     )
 

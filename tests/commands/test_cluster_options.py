@@ -26,7 +26,10 @@ def folder(tmp_path: Path) -> Path:
     [
         (["--engine", "threads", "--master", "yarn"], FOR_SPARK),
         (["--engine", "threads", "--conf", "a=b"], FOR_SPARK),
-        (["--conf", "spark.x"], "--conf takes NAME=VALUE. Try --conf spark.executor.memory=4g"),
+        (
+            ["--conf", "spark.x"],
+            "--conf takes NAME=VALUE. Try --conf spark.executor.memory=4g, in quotes if it has spaces",
+        ),
     ],
 )
 def test_options_that_make_no_sense_are_refused(more: list[str], said: str, folder: Path, ppdm: Run) -> None:

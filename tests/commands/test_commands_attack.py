@@ -137,8 +137,11 @@ def test_a_release_that_lies_ends_with_3(here_made: Path, ppdm: Run) -> None:
 
 
 WRONG: dict[str, tuple[Any, str]] = {
-    "fewer rows": (lambda t: t.head(3999), "the original has 3,999 records, but the release 4,000"),
-    "more rows": (lambda t: pl.concat([t, t.head(1)]), "the original has 4,001 records, but the release 4,000"),
+    "fewer rows": (lambda t: t.head(3999), "the original has 3,999 records, but the release has 4,000"),
+    "more rows": (
+        lambda t: pl.concat([t, t.head(1)]),
+        "the original has 4,001 records, but the release has 4,000",
+    ),
     "a missing column": (lambda t: t.drop("age", "since"), "lacks the columns 'age', 'since'"),
     "another type": (
         lambda t: t.with_columns(pl.col("age").cast(pl.Float64)),

@@ -72,7 +72,7 @@ MISTAKES: dict[str, tuple[int, str]] = {
     f"{P} --gamma nine --drop patient": (2, "gamma: 'nine' is not a number"),
     f"{P} --gamma 9 --bins ten --drop patient": (2, "bins: 'ten' is not a whole number"),
     f"{P} --gamma 9 --record-epsilon 4 --drop patient": (2, "Use only one of --record-epsilon, --gamma"),
-    f"{P} --gamma 9 --drop patient --domain age=0-120": (2, "'age': a domain is neither an interval"),
+    f"{P} --gamma 9 --drop patient --domain age=0-99": (2, "Write it as 0:99, "),
     f"{P} --gamma 9 --drop patient --attribute age:bin=5": (
         2,
         "'age': unknown setting 'bin' of an attribute. ",
@@ -103,8 +103,8 @@ MISTAKES: dict[str, tuple[int, str]] = {
     ),
     f"{P} --gamma 9 --drop patient --domain smoker=yes|never": (1, "never occur: 'never'"),
     # releases, originals and their sidecars
-    **dict.fromkeys(ORIGINALS, (3, "Perturb it first")),
-    "estimate patients.csv": (3, "so it is not a release. Perturb it first, or add --sidecar FILE"),
+    **dict.fromkeys(ORIGINALS, (3, "beside it, add --sidecar FILE, or perturb it first")),
+    "estimate patients.csv": (3, "so it is not a release. Put 'patients.csv.ppdm.json' beside it"),
     f"{P} --like patients.csv": (3, "Name a release that ppdm perturb made"),
     f"{P} --like relese.csv": (1, "'relese.csv' does not exist. Did you mean 'release.csv'?"),
     "estimate release.csv --sidecar nothing.json": (1, "the sidecar 'nothing.json' does not exist"),
@@ -239,7 +239,7 @@ BY_HAND = {
     f"{P} --drop patient": f"{P} --drop patient --record-epsilon 1 --bins 4",
     f"{P} --gamma nine --drop patient": f"{P} --gamma 9 --drop patient",
     f"{P} --gamma 9 --bins ten --drop patient": f"{P} --gamma 9 --bins 20 --drop patient",
-    f"{P} --gamma 9 --drop patient --domain age=0-120": f"{P} --gamma 9 --drop patient --domain age=0:120",
+    f"{P} --gamma 9 --drop patient --domain age=0-99": f"{P} --gamma 9 --drop patient --domain age=0:120",
     f"{P} --gamma 9 --drop patient --attribute age:gamma=x": f"{P} --gamma 9 --drop patient --attribute age:gamma=9",
     f"{P} --plan table.toml": f"{P} --gamma 9 --drop patient --domain age=0:120",
     f"{P} --plan nine.toml": f"{P} --gamma 9 --drop patient",
