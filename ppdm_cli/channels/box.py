@@ -119,8 +119,8 @@ class BoxSpec(GammaSpec, frozen=True, tag="box", tag_field="kind", kw_only=True)
     """The record of a box in a sidecar: gamma over all its attributes, and the half-width of each."""
 
     about = (
-        "Lets several attributes share one random choice: either each value stays or becomes a near one, "
-        "or all of them become any values at all. Gamma holds for all of them together."
+        "Makes one random choice for several attributes: either each value stays or moves to a near one, "
+        "or all are replaced by random values. Gamma holds for all of them together."
     )
     by_name = False
 

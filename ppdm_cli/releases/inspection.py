@@ -381,14 +381,15 @@ def _over_a_record(sidecar: Sidecar, record: RecordFigures, prior: float) -> lis
         names = ", ".join(c.name for c in open_ones if c.noise is None)
         return [f"No limit for a whole record: no gamma holds for {names}."] * bool(names)
     many = len(sidecar.perturbed)
-    attributes = f"{many} perturbed attributes" if many > 1 else "one perturbed attribute"
-    whose = f"the {counted(record.rows or 1, 'record')} of a person" if record.unit == "person" else "a record"
-    of_copies = "" if sidecar.copy is UNSET else f", in all {sidecar.copy.of} copies together,"
+    attributes = f"the {many} perturbed attributes" if many > 1 else "the perturbed attribute"
+    person = "a person's record" if (record.rows or 1) == 1 else f"a person's {record.rows} records"
+    whose = person if record.unit == "person" else "a record"
+    of_copies = "" if sidecar.copy is UNSET else f", in all {sidecar.copy.of} copies"
     stated, cost = record.perturbed_gamma, f"{up(float(record.perturbed_epsilon or 0)):.4g}"
-    figures = f"epsilon is {cost}" if stated == "inf" else f"gamma is {stated} (epsilon {cost})"
+    gamma = "" if stated == "inf" else f" (gamma {stated})"
     return [
         *limit_sentences(sidecar, record.worst_posterior or 1.0, prior),
-        f"Over the {attributes} of {whose}{of_copies or ','} {figures}.",
+        f"Epsilon is {cost}{gamma} for {attributes} of {whose}{of_copies}.",
     ]
 
 

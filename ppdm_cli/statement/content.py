@@ -360,7 +360,7 @@ def _values(p: PublishedAttribute, attribute: Attribute) -> str:
     listed = ", ".join(cut[:MOST_LISTED]) + f" and {many - MOST_LISTED:,} more" * (many > MOST_LISTED)
     words = f"{many - 1} ranges, with ends at {listed}" if p.ranges else f"{counted(many, 'value')}: {listed}"
     if attribute.beyond is not UNSET:
-        words += f"; also up to {len(attribute.beyond.below)} more beyond either end"
+        words += f", and up to {len(attribute.beyond.below)} more that noise adds at either end"
     return words + "; or blank" * p.blank
 
 
