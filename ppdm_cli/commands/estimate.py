@@ -168,12 +168,5 @@ def _show(done: Estimate, in_file: bool) -> None:
         )
     errors = [f"{t.name} {t.error:.4f}" for t in done.tables if t.error is not None]
     if errors:
-        show.say(
-            out,
-            [
-                "E, the summed distance from the true counts as a share of the records: "
-                + ", ".join(errors)
-                + "."
-            ],
-        )
+        show.say(out, [f"Distance from the true counts, as a share of the records: {', '.join(errors)}."])
     show.say(out, done.remarks)
