@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import platform
 import re
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -165,3 +169,24 @@ def test_a_terminal_shows_forty_columns_and_json_all(tmp_path: Path, ppdm: Run) 
         lines = [line for line in shown.decode().splitlines() if line.startswith("column")]
         assert len([line for line in lines if len(line.split()) > 5 and "," not in line]) == 40
     assert len(json.loads(ppdm("inspect", "r.parquet", "--json").stdout)["attributes"]) == 130
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc's memory is tuned")
+def test_memory_is_tuned_by_the_command_line_alone() -> None:
+    """All threads take memory from one place: what one of them frees, the others use."""
+    code = (
+        "import ctypes, os, threading\n"
+        "before = dict(os.environ)\n"
+        "import ppdm_cli, ppdm_cli.commands as c\n"
+        "assert before == dict(os.environ)\n"
+        "c._keep_freed_memory()\n"
+        "assert os.environ['ARROW_DEFAULT_MEMORY_POOL'] == 'system'\n"
+        "libc = ctypes.CDLL(None)\n"
+        "threads = [threading.Thread(target=libc.malloc, args=(1000,)) for _ in range(4)]\n"
+        "for each in threads: each.start()\n"
+        "for each in threads: each.join()\n"
+        "libc.malloc_info(0, ctypes.c_void_p.in_dll(libc, 'stdout')); libc.fflush(None)\n"
+    )
+    clean = {n: v for n, v in os.environ.items() if n != "ARROW_DEFAULT_MEMORY_POOL"}
+    done = subprocess.run([sys.executable, "-c", code], env=clean, capture_output=True, check=True)
+    assert done.stdout.count(b"<heap nr=") == 1
