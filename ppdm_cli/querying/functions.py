@@ -111,15 +111,19 @@ class Figure:
         return max(float(self.gradient @ covariance @ self.gradient), 0.0)
 
     def sure(self, covariance: Floats) -> bool:
-        """Return whether no divisor may be 0."""
+        """Return whether no divisor may be 0, and no number of records that divides is below 0."""
         if self.square is not None:
             return self.square.sure(covariance)
         return bool(np.isfinite(self.value)) and all(
-            abs(d.value) > SURE * sqrt(d.variance(covariance)) for d in self.divided
+            (d.value if d.limits[0] >= 0 else abs(d.value)) > SURE * sqrt(d.variance(covariance))
+            for d in self.divided
         )
 
     def interval(self, covariance: Floats, z: float) -> tuple[float, float]:
-        """Return all values from which the answer is at most z standard errors away."""
+        """Return all values from which the answer is at most z standard errors away.
+
+        An answer further than that beyond its limits has larger errors than it seems: half the width remains.
+        """
         reach = z * sqrt(self.variance(covariance))
         low, high = self.value - reach, self.value + reach
         if self.ratio is not None:
@@ -129,7 +133,11 @@ class Figure:
         elif self.square is not None:
             low, high = (sqrt(max(end, 0.0)) for end in self.square.interval(covariance, z))
         least, most = self.limits
-        return min(max(low, least), most), max(min(high, most), least)
+        if high < least:
+            low, high = least, least + (high - low) / 2
+        elif low > most:
+            low, high = most - (high - low) / 2, most
+        return max(low, least), min(high, most)
 
 
 def corrected(computed: Callable[[Floats], Figure], sums: Floats, covariance: Floats) -> Figure:
@@ -391,7 +399,7 @@ class Compiler:
             table = np.broadcast_to(value.terms[()], np.broadcast_shapes(value.terms[()].shape, chosen.shape))
             inside = table[np.broadcast_to(chosen, table.shape)]
             least, most = (float(inside.min()), float(inside.max())) if inside.size else (0.0, 0.0)
-        return lambda sums: (above(sums) / Figure.of(sums, below)).within(least, most)
+        return lambda sums: (above(sums) / Figure.of(sums, below).within(0, inf)).within(least, most)
 
     def _share(self, chosen: np.ndarray, of: Condition) -> Computed:
         one = self._number(of)

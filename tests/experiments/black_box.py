@@ -26,7 +26,7 @@ import polars as pl
 import pytest
 from scipy import stats
 
-from ppdm_cli.channels import Spec
+from ppdm_cli.channels import Channel, Substitution
 from ppdm_cli.releases import read_sidecar
 from tests.vocabulary import here
 
@@ -161,14 +161,16 @@ def audited(options: tuple[str, ...], each: int) -> tuple[dict[str, float], floa
 @contextmanager
 def drawn_at(percent: int) -> Iterator[None]:
     """Draw by another gamma than the sidecar says, in every channel."""
-    real = Spec.drawn
+    real = Channel.drawn
 
-    def drawn(self: Spec, matrix: Any, codes: Any, coins: Any, addresses: Any) -> Any:
-        gamma = Decimal(f"{float(matrix.gamma) * percent / 100:.6g}")
-        return real(self, dataclasses.replace(matrix, gamma=gamma), codes, coins, addresses)
+    def drawn(self: Channel, codes: Any, coins: Any, addresses: Any) -> Any:
+        assert isinstance(self.law, Substitution)
+        gamma = Decimal(f"{float(self.law.gamma) * percent / 100:.6g}")
+        law = dataclasses.replace(self.law, gamma=gamma)
+        return real(dataclasses.replace(self, law=law), codes, coins, addresses)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Spec, "drawn", drawn)
+        patch.setattr(Channel, "drawn", drawn)
         yield
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import polars as pl
 import pytest
 from scipy.stats import chi2_contingency
 
-from ppdm_cli.querying.functions import holm, tail
+from ppdm_cli import perturb, query
+from ppdm_cli.querying.functions import Figure, holm, tail
 from tests.querying.test_answering import COPIES, DESIGNS, EXACT, ROWS, asked, middles, records, released
 
 TESTS = (
@@ -85,3 +88,31 @@ def test_several_p_values_are_holms() -> None:
     statistic, p, *_ = chi2_contingency(counts.drop("ward").to_numpy(), correction=False)
     assert told.rows[2].value == pytest.approx(statistic, rel=0.05, abs=0.05)
     assert told.rows[2].p == pytest.approx(p, rel=0.15, abs=0.02), "Pearson's, of originals"
+
+
+def test_a_mean_of_a_number_of_records_below_0_is_not_given() -> None:
+    sums, covariance = np.array([-900.0, -53.0]), np.diag([400.0, 49.0])
+    above, below = Figure.of(sums, 0), Figure.of(sums, 1)
+    assert (above / below).sure(covariance) and not (above / below.within(0, np.inf)).sure(covariance)
+    rng = np.random.default_rng(0)
+    data = pl.DataFrame({
+        "age": rng.integers(20, 90, 3000),
+        "ward": ["D"] * 30 + ["A"] * 2970,
+        "days": rng.integers(0, 30, 3000),
+        "sex": rng.choice(["f", "m"], 3000),
+    })
+    domains = {"age": "20:90", "days": "0:30", "sex": "f|m|x"}
+    asked_for = {name: {"domain": domain} for name, domain in domains.items()}
+    release = perturb(data, record_epsilon=2, seed=21, keep=["ward"], attributes=asked_for, keep_order=True)
+    text = "select count(*), avg(age) from release where sex = 'x' group by ward"
+    rows = query(release.frame, text, sidecar=release.sidecar).frame.filter(pl.col("ward") == "D")
+    count, mean = rows.rows(named=True)
+    assert count["value"] < -3 * count["std_error"] and mean["value"] is None
+
+
+def test_an_interval_beyond_the_limits_keeps_half_its_width() -> None:
+    sums, covariance = np.array([-53.0]), np.array([[49.0]])
+    count = Figure.of(sums, 0).within(0, 100)
+    assert count.interval(covariance, 2) == (0, 14)
+    assert Figure.constant(1.0, sums).within(0, 2).interval(covariance, 2) == (1, 1)
+    assert replace(count, value=153.0).interval(covariance, 2) == (86, 100)
