@@ -6,6 +6,7 @@ import io
 import os
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before numpy is imported: workers have one core each
+os.environ.pop("COLUMNS", None)  # xdist sets it, and output to a file would be as wide
 import signal
 import subprocess
 from collections.abc import Iterator

@@ -138,7 +138,7 @@ def questions(plan: Mapping[str, Any]) -> list[str]:
 def _example(questions: list[str]) -> str:
     """Return the option that answers a plan's question, or another way to answer several."""
     if len(questions) > 1:
-        return ", or let `ppdm plan DATA --plan PLAN -o PLAN -i` ask you"
+        return ", or let `ppdm plan DATA -o NEW_PLAN -i` ask you"
     question = questions[0]
     name = question.removeprefix("attributes.").removesuffix(".domain")
     if question == f"attributes.{name}.domain":

@@ -318,7 +318,7 @@ def test_nobodys_records_are_an_answer_too(tmp_path: Path, ppdm: Run) -> None:
     assert b"--person COLUMN, or '' for none" in ppdm(*args, code=2).stderr
     assert b"Wrote 200 records to r.csv" in ppdm(*args, "--person", "").stderr
     said = ppdm(*args, "--person", "who", "--force").stderr
-    assert b"Wrote 100 records to r.csv" in said and b"the 1 record of a person" in said.replace(b"\n", b" ")
+    assert b"Wrote 100 records to r.csv" in said and b"all records of a person" in said
 
 
 def skewed(rows: int) -> pl.DataFrame:
