@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Literal
 
+from ppdm_cli.arrays import of_small_products
 from ppdm_cli.attacks.adversary import Adversary, AttackedAttribute, Guess, Records
 from ppdm_cli.attacks.audit import TESTED, Audit
 from ppdm_cli.attacks.linear import BayesLinear, Pca, Spectral
@@ -72,6 +73,7 @@ for _attack in (
 
 
 @one_run()
+@of_small_products
 def attack(
     data: TableLike,
     *,
