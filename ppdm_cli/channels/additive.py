@@ -1,8 +1,8 @@
 """Additive noise as a matrix: z = x + r, r uniform or normal, of one law for all (docs/technical/method.md).
 
-The inputs are the domain's values or bins; a value lies anywhere in its bin alike. The outputs are bins of z:
-the domain's own, and more past it as far as the noise reaches, so that nothing is clipped. It promises no
-gamma.
+The inputs are the domain's values or bins. Inside a bin all values are equally likely. The outputs are bins of
+z: those of the domain, and more on both sides, which hold all values that the noise can reach. Noise promises
+no gamma.
 """
 
 from __future__ import annotations

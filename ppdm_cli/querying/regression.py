@@ -1,10 +1,11 @@
 """Linear and ridge regression from moments of what was published, debiased record by record.
 
-A record's matrix M has Q, the scores of products, in the block of each channel and z z', those of its columns'
-numbers, in the others, as far as it reveals them, with weights that make up for other records: E M = x x'
-(docs/technical/method.md, "Answers"). A ridge raises the eigenvalues of the columns' covariance to a least
-value, with each column scaled to a variance of 1 for equal shares of its values; directions that the release
-shows well are not shrunk.
+Each record gets a matrix M with E M = x x', where x are its numbers (docs/technical/method.md, "Answers"). The
+block of a channel in M has the scores of products. Every other block has the products of the scores of two
+numbers, if the record publishes both. Records that publish a block weigh more, because others don't.
+
+A ridge raises the eigenvalues of the columns' covariance to a least value. Each column is scaled to a variance
+of 1 for equal shares of its values. Directions that the release shows well are not shrunk.
 """
 
 from __future__ import annotations

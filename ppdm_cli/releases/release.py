@@ -318,7 +318,7 @@ class Concatenated(Table):
     def partitions(self, columns: Sequence[str] | None = None) -> Iterator[Partition]:
         names = list(self.schema.names if columns is None else columns)
         for table in self._tables:
-            # whoever counts rows begins anew after each table
+            # each table's rows are counted from 0
             ended = table if table.rows is None else CountChecked(table, table.rows)
             for partition in ended.partitions(names):
                 yield partition if self._as_they_are else replace(partition, load=partial(_loaded, partition))
